@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+# quire: plain GNU make. `make help` lists the targets.
+#   SAN=address,undefined | thread   sanitizers (libc malloc, slow checks on)
+#   DEBUG=1                          -O1, slow checks on
+#   TINY=1                           small limits, so that wrap and overflow paths run
+#   CC=clang  V=1                    other compiler; show commands
+MAKEFLAGS += --no-builtin-rules
+SHELL := /bin/sh
+CC ?= cc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
+
+comma := ,
+empty :=
+space := $(empty) $(empty)
+CONFIG := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(DEBUG)),debug,release))$(if $(filter 1,$(TINY)),-tiny)
+ifneq ($(notdir $(CC)),gcc)
+CONFIG := $(CONFIG)-$(notdir $(CC))
+endif
+B := build/$(CONFIG)
+ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+
+DEPS_BUILD := gcc make pkg-config libc6-dev libjemalloc-dev liburing-dev libjansson-dev libutf8proc-dev
+DEPS_TEST := libcmocka-dev python3 python3-pip
+PKGS := jansson liburing libutf8proc $(if $(SAN),,jemalloc)
+
+WARN := -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion -Wshadow -Wvla -Wundef \
+	-Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wcast-qual -Wcast-align \
+	-Wwrite-strings -Wpointer-arith -Wdouble-promotion -Wformat=2 -Wswitch-enum \
+	-Wnull-dereference -Wimplicit-fallthrough
+ifneq ($(findstring clang,$(CC)),)
+WARN += -Wcomma -Wunreachable-code -Wthread-safety
+else
+WARN += -Wlogical-op -Wduplicated-cond -Wduplicated-branches
+endif
+ifeq ($(CI),true)
+WARN += -Werror
+endif
+
+SLOW := $(if $(SAN)$(filter 1,$(DEBUG)),1,0)
+CPPFLAGS += -I. -D_GNU_SOURCE -DQUIRE_JEMALLOC=$(if $(SAN),0,1) -DQUIRE_SLOW_CHECKS=$(SLOW) \
+	-DQUIRE_TINY=$(if $(filter 1,$(TINY)),1,0) $(if $(SAN),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+CFLAGS += -std=c17 $(if $(filter 1,$(DEBUG)),-O1,-O2) -g -pthread -ffp-contract=off -fno-math-errno \
+	-fno-omit-frame-pointer -fno-common -fvisibility=hidden -fPIE -fstack-protector-strong \
+	-ffile-prefix-map=$(CURDIR)=. $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all)
+CPPFLAGS += $(shell pkg-config --cflags $(PKGS))
+LDFLAGS += -pie -pthread -Wl,-z,relro,-z,now $(if $(SAN),-fsanitize=$(SAN))
+LDLIBS += $(shell pkg-config --libs $(PKGS)) -lm
+
+# One translation unit per instruction set, its flags chosen by the end of its name.
+flags_avx2 := -mavx2 -mfma -mf16c
+flags_avxvnni := $(flags_avx2) -mavxvnni
+flags_avx512vnni := $(flags_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+flags_neon :=
+flags_dotprod := -march=armv8.2-a+dotprod+fp16
+flags_i8mm := -march=armv8.2-a+dotprod+fp16+i8mm
+isa_flags = $(flags_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
+
+SRC := $(sort $(wildcard core/*.c kvpool/*.c sched/*.c kernels/*.c kernels/ref/*.c frontend/*.c))
+SRC += $(if $(filter x86_64,$(ARCH)),$(sort $(wildcard kernels/x86/*.c)))
+SRC += $(if $(filter aarch64,$(ARCH)),$(sort $(wildcard kernels/arm/*.c)))
+LIB_SRC := $(filter-out frontend/main.c,$(SRC))
+LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
+MAIN_OBJ := $(B)/frontend/main.o
+UNIT_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*_test.c tests/kernels/*_test.c tests/sim/*_test.c)))
+HELPER_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(filter-out %_test.c,$(wildcard tests/unit/*.c tests/kernels/*.c tests/sim/*.c))))
+TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
+
+.PHONY: all help deps test test-run unit tools clean
+.SECONDARY:
+.DEFAULT_GOAL := all
+
+all: build/quire  ## Build the release program at build/quire
+
+help:  ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n",$$1,$$2}' Makefile
+
+deps:  ## Install the Debian packages that building and testing need
+	@tests/deps $(DEPS_BUILD) $(DEPS_TEST)
+
+build/quire: $(B)/quire
+	$(Q)ln -sf $(CONFIG)/quire $@
+
+$(B)/libquire.a: $(LIB_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcsD $@ $^
+
+$(B)/quire: $(MAIN_OBJ) $(B)/libquire.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(B)/%.o: %.c Makefile
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) $(call isa_flags,$<) -MMD -MP -c -o $@ $<
+
+$(UNIT_BIN): $(B)/%: $(B)/%.o $(HELPER_OBJ) $(B)/libquire.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs cmocka) $(LDLIBS)
+
+$(TOOL_BIN): $(B)/%: $(B)/%.o $(B)/libquire.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+tools: $(TOOL_BIN)  ## Build fixture and bench tools
+
+unit: $(UNIT_BIN) $(TOOL_BIN)  ## Build and run the C tests (K=substring to choose)
+	$(Q)B=$(B) tests/run $(if $(K),-k $(K)) $(UNIT_BIN)
+
+test: deps  ## Install what is needed, run every test
+	$(Q)$(MAKE) test-run
+
+test-run: all $(UNIT_BIN) $(TOOL_BIN)
+	$(Q)B=$(B) tests/run $(if $(K),-k $(K)) $(UNIT_BIN) $(sort $(wildcard tests/cli/*_test.py tests/tidy/*_test.py))
+
+clean:  ## Remove build/
+	rm -rf build
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

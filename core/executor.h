@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* executor - the seam between sched and whatever computes a step: kernels/exec_cpu, or a test's own.
+ *   thread   run is called by the scheduler thread, one step at a time
+ *   errors   run returns RC_OK, or a code that ends every request of the step with an error each */
+#ifndef QUIRE_CORE_EXECUTOR_H
+#define QUIRE_CORE_EXECUTOR_H
+
+#include "core/batch.h"
+#include "core/err.h"
+
+struct executor_limits {
+    uint32_t rows_max;    /* rows of a step */
+    uint32_t outputs_max; /* outputs of a step */
+    uint32_t vocab_count; /* token ids are below this */
+    uint32_t ctx_max;     /* positions are below this */
+};
+
+struct executor {
+    void *ctx;
+    struct executor_limits limits;
+    /* results has room for batch->output_count. */
+    enum rc (*run)(void *ctx, const struct batch *batch, struct batch_result *results);
+};
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* gguf - a GGUF model (one file or a split series), mapped read-only and shared, with its bounds-checked
+ * directory of metadata and tensors. Every count, length and offset in the file is checked against the
+ * bytes that are left before it is used; nothing is copied but the directory.
+ *   owner    the opener; keys, strings and tensor data point into the mapping and live until gguf_close
+ *   thread   any after gguf_open: read-only
+ *   errors   RC_CORRUPT or RC_UNSUPPORTED with file, field and offset; RC_NOT_FOUND, RC_IO, RC_NO_MEMORY
+ *   limits   GGUF_* in limits.h
+ *   source   GGUF specification, versions 2 and 3, little endian */
+#ifndef QUIRE_CORE_GGUF_H
+#define QUIRE_CORE_GGUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/dtype.h"
+#include "core/err.h"
+
+struct gguf;
+
+enum gguf_kind {
+    GGUF_U8 = 0,
+    GGUF_I8 = 1,
+    GGUF_U16 = 2,
+    GGUF_I16 = 3,
+    GGUF_U32 = 4,
+    GGUF_I32 = 5,
+    GGUF_F32 = 6,
+    GGUF_BOOL = 7,
+    GGUF_STRING = 8,
+    GGUF_ARRAY = 9,
+    GGUF_U64 = 10,
+    GGUF_I64 = 11,
+    GGUF_F64 = 12,
+};
+
+/* Text in the mapping: not terminated, any bytes. */
+struct gguf_text {
+    const char *text;
+    size_t len;
+};
+
+struct gguf_key {
+    struct gguf_text name;
+    enum gguf_kind kind;
+    enum gguf_kind elem_kind; /* of arrays; nested arrays are checked, then refused by the getters */
+    uint64_t count;           /* of arrays */
+    const uint8_t *value;     /* first byte of the value (of the first element) in the mapping, unaligned */
+};
+
+struct gguf_tensor {
+    struct gguf_text name;
+    enum dtype type;
+    uint32_t dim_count;   /* 1..4 */
+    uint64_t dims[4];     /* dims[0] is the contiguous one (columns); unused ones are 1 */
+    uint64_t elems;       /* product of dims */
+    uint64_t bytes;       /* whole data */
+    const uint8_t *data;  /* in the mapping; aligned to nothing more than the file's alignment */
+    uint32_t file_index;  /* which file of a split model */
+    uint64_t file_offset; /* of the data in that file: what direct I/O reads */
+};
+
+/* gguf_open - maps path (and its siblings when it is the first of a split) and checks the directory. */
+enum rc gguf_open(struct gguf **out, const char *path, struct fault *fault) ATTR_MUST_USE;
+void gguf_close(struct gguf *g);
+
+uint32_t gguf_version(const struct gguf *g);
+uint32_t gguf_file_count(const struct gguf *g);
+const char *gguf_file_path(const struct gguf *g, uint32_t file_index);
+uint64_t gguf_file_bytes(const struct gguf *g, uint32_t file_index);
+
+size_t gguf_key_count(const struct gguf *g);
+const struct gguf_key *gguf_key_at(const struct gguf *g, size_t index);
+const struct gguf_key *gguf_find_key(const struct gguf *g, const char *name);
+
+size_t gguf_tensor_count(const struct gguf *g);
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t index);
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
+
+/* Getters. A missing key is RC_NOT_FOUND with out unchanged (so that it may hold the default); a key of
+ * another kind, or a number out of [min, max], is RC_CORRUPT with a text that names the key. Integers of
+ * any width and sign are accepted where their value fits; f32 and f64 alike for gguf_get_f32. */
+enum rc gguf_get_u32(const struct gguf *g, const char *name, uint32_t min, uint32_t max, uint32_t *out,
+                     struct fault *fault) ATTR_MUST_USE;
+enum rc gguf_get_f32(const struct gguf *g, const char *name, float *out, struct fault *fault) ATTR_MUST_USE;
+enum rc gguf_get_bool(const struct gguf *g, const char *name, bool *out, struct fault *fault) ATTR_MUST_USE;
+enum rc gguf_get_text(const struct gguf *g, const char *name, struct gguf_text *out,
+                      struct fault *fault) ATTR_MUST_USE;
+
+/* gguf_get_array - the key when it is an array of this element kind. */
+enum rc gguf_get_array(const struct gguf *g, const char *name, enum gguf_kind elem_kind,
+                       const struct gguf_key **out, struct fault *fault) ATTR_MUST_USE;
+
+/* gguf_key_i64 / gguf_key_f64 - element index of an array, or the value itself with index 0. must() on kind. */
+int64_t gguf_key_i64(const struct gguf_key *key, uint64_t index);
+double gguf_key_f64(const struct gguf_key *key, uint64_t index);
+
+/* Walk of a string array: start with *cursor = key->value, once per element. must() on kind; the lengths
+ * were checked by gguf_open. */
+struct gguf_text gguf_next_text(const struct gguf_key *key, const uint8_t **cursor);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* limits - every maximum of the engine, its unit and its reason. Constants only, any thread.
+ * A number from outside (file, request, flag) is compared with one of these before it is used. */
+#ifndef QUIRE_CORE_LIMITS_H
+#define QUIRE_CORE_LIMITS_H
+
+/* KV geometry: part of the numerics (docs/decisions), never tunable at run time. */
+#define KV_BLOCK_TOKENS 32u   /* tokens in a KV block: the GGUF quant group, one SIMD tile of keys */
+#define KV_SPLIT_TOKENS 256u  /* keys in one attention split, at absolute positions: fixes the order of sums */
+
+/* Requests and steps. */
+#define CTX_TOKENS_MAX (1u << 20)   /* tokens a request may have: keeps positions and products in 32 bits */
+#define STEP_ROWS_MAX 8192u         /* rows of one step: scratch is allocated for the configured number */
+#define REQUESTS_MAX 65536u         /* live requests (queued and running): 16 bits of a handle */
+#define OUTPUT_TOP_MAX 20u          /* top log-probabilities per token: what the OpenAI API allows */
+#define STOP_IDS_MAX 16u            /* stop token ids a request may name */
+#define LOGIT_BIAS_MAX 1024u        /* logit_bias entries a request may name: what vLLM allows */
+
+/* Threads. */
+#define WORKERS_MAX 256u            /* worker threads: more never helps a bandwidth-bound step */
+
+/* Model files. */
+#define GGUF_METADATA_BYTES_MAX (256u << 20) /* header of a file: the largest vocabularies need about 20 MiB */
+#define GGUF_KEYS_MAX 65536u                 /* metadata keys: real files have under 100 */
+#define GGUF_TENSORS_MAX 65536u              /* tensors: large mixtures have about 2,000 */
+#define GGUF_NAME_BYTES_MAX 65535u           /* one key, by the format's own rule */
+#define GGUF_SPLITS_MAX 1024u                /* files of one split model */
+#define MODEL_LAYERS_MAX 1024u               /* transformer blocks */
+#define MODEL_VOCAB_MAX (1u << 22)           /* tokens: the largest known vocabulary has 2^18 */
+#define MODEL_WIDTH_MAX (1u << 18)           /* embedding or feed-forward width: int32 dots stay exact */
+#define MODEL_HEADS_MAX 1024u                /* query heads */
+#define MODEL_HEAD_DIM_MAX 512u              /* width of a head: attention keeps one on the stack */
+#define MODEL_EXPERTS_MAX 1024u              /* experts of a mixture layer */
+#define TOKEN_TEXT_BYTES_MAX 65536u          /* one vocabulary entry: longest seen is 512 */
+
+_Static_assert(KV_SPLIT_TOKENS % KV_BLOCK_TOKENS == 0, "a split is whole blocks");
+
+#endif

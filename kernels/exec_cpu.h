@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* exec_cpu - the executor on this machine's processors: runs a plan through the model's forward pass.
+ *   owner    the opener; the scheduler thread calls its executor and is worker 0
+ *   memory   scratch is allocated at open for the limits given, and printed in exec_cpu_scratch_bytes */
+#ifndef QUIRE_KERNELS_EXEC_CPU_H
+#define QUIRE_KERNELS_EXEC_CPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/cpu.h"
+#include "core/executor.h"
+#include "core/model.h"
+#include "core/workers.h"
+
+struct exec_cpu;
+
+struct exec_cpu_config {
+    uint32_t rows_max;    /* rows of a step */
+    uint32_t outputs_max; /* outputs of a step */
+    uint32_t ctx_max;     /* positions */
+    enum isa isa;         /* highest level to use */
+    bool act_f32;         /* --act f32: activations stay unquantized */
+    void *kv_base;        /* the pool's mapping */
+    size_t kv_block_bytes;
+    uint32_t kv_block_count;
+};
+
+/* exec_cpu_block_bytes - bytes that a KV block of this model takes; what kvpool_open is given. */
+size_t exec_cpu_block_bytes(const struct model *m);
+
+enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct workers *w,
+                      const struct exec_cpu_config *config, struct fault *fault) ATTR_MUST_USE;
+void exec_cpu_close(struct exec_cpu *e);
+
+struct executor exec_cpu_executor(struct exec_cpu *e);
+size_t exec_cpu_scratch_bytes(const struct exec_cpu *e);
+
+/* exec_cpu_weight_bytes - weight bytes read by the last step: the same whatever its rows. */
+uint64_t exec_cpu_weight_bytes(const struct exec_cpu *e);
+enum isa exec_cpu_isa(const struct exec_cpu *e);
+
+#endif

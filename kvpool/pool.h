@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* pool - KV blocks: one reserved mapping, block ids, reference counts and a free list.
+ * A block holds the keys and values of KV_BLOCK_TOKENS tokens of all layers; the pool knows its size in
+ * bytes and nothing of what is inside.
+ *   owner    the scheduler thread: no locks. Executors get the base address and plain ids
+ *   errors   RC_FULL when no block is free: an input for the scheduler, not an error
+ *   rules    docs: kvpool/README.md, invariants I1..I13 */
+#ifndef QUIRE_KVPOOL_POOL_H
+#define QUIRE_KVPOOL_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+#include "core/limits.h"
+
+struct kvpool;
+
+struct block_id {
+    uint32_t index;
+};
+
+/* kvpool_open - reserves block_count blocks of block_bytes each (rounded up to whole pages by the caller's
+ * layout or by the pool: see kvpool_block_bytes). block_bytes 0: metadata only, for symbolic executors. */
+enum rc kvpool_open(struct kvpool **out, uint32_t block_count, size_t block_bytes, struct fault *fault) ATTR_MUST_USE;
+void kvpool_close(struct kvpool *p);
+
+void *kvpool_base(const struct kvpool *p);         /* address of block 0 */
+size_t kvpool_block_bytes(const struct kvpool *p); /* distance of two blocks */
+uint32_t kvpool_block_count(const struct kvpool *p);
+uint32_t kvpool_free_count(const struct kvpool *p);
+
+enum rc kvpool_take_block(struct block_id *out, struct kvpool *p) ATTR_MUST_USE;
+void kvpool_ref_block(struct kvpool *p, struct block_id id);
+void kvpool_drop_block(struct kvpool *p, struct block_id id);
+
+#endif
