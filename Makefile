@@ -70,7 +70,7 @@ UNIT_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*_test.c tests/ke
 HELPER_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(filter-out %_test.c,$(wildcard tests/unit/*.c tests/kernels/*.c tests/sim/*.c))))
 TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
 
-.PHONY: all help deps test test-run unit tools clean
+.PHONY: all help deps test test-run unit tools clean model demo
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -105,6 +105,14 @@ $(UNIT_BIN): $(B)/%: $(B)/%.o $(HELPER_OBJ) $(B)/libquire.a
 $(TOOL_BIN): $(B)/%: $(B)/%.o $(B)/libquire.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+model: deps  ## Fetch SmolLM2-135M-Instruct into models/ (98 MB, digest checked)
+	$(Q)examples/fetch-model
+
+demo: deps  ## Install, build, fetch a small model, answer examples/prompts.jsonl
+	$(Q)$(MAKE) all model
+	build/quire batch -m models/SmolLM2-135M-Instruct.Q4_1.gguf -i examples/prompts.jsonl -o build/demo.jsonl
+	@echo "answers: build/demo.jsonl"
 
 tools: $(TOOL_BIN)  ## Build fixture and bench tools
 
