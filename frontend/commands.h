@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* commands - the commands of the program; each is one cmd_NAME.c.
  * A command gets argv with its own name first and returns the exit status:
- *   0 fine, 1 failed while running, 2 wrong usage, 3 model unreadable or unsupported, 4 does not
- * fit, 5 batch finished with failed rows, 75 stopped and resumable, 130 ended by Ctrl-C */
+ *   0 fine, 1 failed while running, 2 wrong usage, 3 model unreadable or unsupported,
+ *   4 does not fit, 5 batch finished with failed rows, 75 stopped and resumable,
+ *   130 ended by Ctrl-C */
 #ifndef QUIRE_FRONTEND_COMMANDS_H
 #define QUIRE_FRONTEND_COMMANDS_H
 

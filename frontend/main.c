@@ -16,7 +16,7 @@ static const struct command {
     const char *purpose;
     int (*run)(int argc, char **argv);
 } commands[] = {
-#define COMMAND_ROW(name, purpose) {#name, purpose, cmd_##name},
+#define COMMAND_ROW(name, purpose) { #name, purpose, cmd_##name },
     COMMAND_LIST(COMMAND_ROW)
 #undef COMMAND_ROW
 };
@@ -85,7 +85,7 @@ int cmd_help(int argc, char **argv)
         return 0;
     }
     char flag[] = "--help";
-    char *words[] = {argv[1], flag, NULL};
+    char *words[] = { argv[1], flag, NULL };
     return c->run(2, words);
 }
 

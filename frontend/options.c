@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* options - walks argv over the tables of a command.
- * Names of llama.cpp users (-npp, -ngl) are long names behind one dash, which getopt cannot match,
- * so the walk is ours: a word is a flag when it starts with a dash and is not just "-"; "--" ends
- * the flags;
- * "--name=value" works for every flag, and '_' in a name reads as '-'. The first walk changes
- * nothing and only looks for --help, so that help shows the defaults. */
+ * Names that llama.cpp users know (-npp, -ngl) are long names behind one dash, which getopt cannot
+ * match, so the walk is ours: a word is a flag when it starts with a dash and is not just "-"; "--"
+ * ends the flags; "--name=value" works for every flag, and '_' in a name reads as '-'. The first
+ * walk changes nothing and only looks for --help, so that help shows the defaults. */
 #include "frontend/options.h"
 
 #include <stdlib.h>
@@ -12,51 +11,49 @@
 
 #include "core/must.h"
 
+enum takes { TAKES_NOTHING, TAKES_VALUE, TAKES_SWITCH /* an optional on, off or auto */ };
+
 /* Flags of other engines that have no meaning here: a script that has them still runs. */
 static const struct {
     const char *name;
-    enum {
-        TAKES_NOTHING,
-        TAKES_VALUE,
-        TAKES_SWITCH
-    } takes; /* SWITCH: an optional on, off or auto */
+    enum takes takes;
 } foreign[] = {
-    {"-ngl", TAKES_VALUE},
-    {"--gpu-layers", TAKES_VALUE},
-    {"--n-gpu-layers", TAKES_VALUE},
-    {"-sm", TAKES_VALUE},
-    {"--split-mode", TAKES_VALUE},
-    {"-ts", TAKES_VALUE},
-    {"--tensor-split", TAKES_VALUE},
-    {"-mg", TAKES_VALUE},
-    {"--main-gpu", TAKES_VALUE},
-    {"--device", TAKES_VALUE},
-    {"-fa", TAKES_SWITCH},
-    {"--flash-attn", TAKES_SWITCH},
-    {"--mlock", TAKES_NOTHING},
-    {"--mmap", TAKES_NOTHING},
-    {"--no-mmap", TAKES_NOTHING},
-    {"--numa", TAKES_VALUE},
-    {"-tb", TAKES_VALUE},
-    {"--threads-batch", TAKES_VALUE},
-    {"-b", TAKES_VALUE},
-    {"--batch-size", TAKES_VALUE},
-    {"-ub", TAKES_VALUE},
-    {"--ubatch-size", TAKES_VALUE},
-    {"-cb", TAKES_NOTHING},
-    {"--cont-batching", TAKES_NOTHING},
-    {"-kvu", TAKES_NOTHING},
-    {"--kv-unified", TAKES_NOTHING},
-    {"--no-warmup", TAKES_NOTHING},
-    {"--no-perf", TAKES_NOTHING},
-    {"-no-cnv", TAKES_NOTHING},
-    {"--no-conversation", TAKES_NOTHING},
-    {"--no-display-prompt", TAKES_NOTHING},
-    {"--simple-io", TAKES_NOTHING},
-    {"--log-disable", TAKES_NOTHING},
-    {"--gpu-memory-utilization", TAKES_VALUE},
-    {"--tensor-parallel-size", TAKES_VALUE},
-    {"--enforce-eager", TAKES_NOTHING},
+    { "-ngl", TAKES_VALUE },
+    { "--gpu-layers", TAKES_VALUE },
+    { "--n-gpu-layers", TAKES_VALUE },
+    { "-sm", TAKES_VALUE },
+    { "--split-mode", TAKES_VALUE },
+    { "-ts", TAKES_VALUE },
+    { "--tensor-split", TAKES_VALUE },
+    { "-mg", TAKES_VALUE },
+    { "--main-gpu", TAKES_VALUE },
+    { "--device", TAKES_VALUE },
+    { "-fa", TAKES_SWITCH },
+    { "--flash-attn", TAKES_SWITCH },
+    { "--mlock", TAKES_NOTHING },
+    { "--mmap", TAKES_NOTHING },
+    { "--no-mmap", TAKES_NOTHING },
+    { "--numa", TAKES_VALUE },
+    { "-tb", TAKES_VALUE },
+    { "--threads-batch", TAKES_VALUE },
+    { "-b", TAKES_VALUE },
+    { "--batch-size", TAKES_VALUE },
+    { "-ub", TAKES_VALUE },
+    { "--ubatch-size", TAKES_VALUE },
+    { "-cb", TAKES_NOTHING },
+    { "--cont-batching", TAKES_NOTHING },
+    { "-kvu", TAKES_NOTHING },
+    { "--kv-unified", TAKES_NOTHING },
+    { "--no-warmup", TAKES_NOTHING },
+    { "--no-perf", TAKES_NOTHING },
+    { "-no-cnv", TAKES_NOTHING },
+    { "--no-conversation", TAKES_NOTHING },
+    { "--no-display-prompt", TAKES_NOTHING },
+    { "--simple-io", TAKES_NOTHING },
+    { "--log-disable", TAKES_NOTHING },
+    { "--gpu-memory-utilization", TAKES_VALUE },
+    { "--tensor-parallel-size", TAKES_VALUE },
+    { "--enforce-eager", TAKES_NOTHING },
 };
 #define FOREIGN_COUNT (sizeof foreign / sizeof foreign[0])
 
@@ -200,7 +197,7 @@ static int skip_foreign(const char *word, size_t word_len, bool has_value, int i
             return next;
         if (foreign[i].takes == TAKES_VALUE)
             return next + 1;
-        static const char *const switches[] = {"on", "off", "auto", "0", "1"};
+        static const char *const switches[] = { "on", "off", "auto", "0", "1" };
         for (size_t k = 0; k < sizeof switches / sizeof switches[0]; k++)
             if (strcmp(argv[next], switches[k]) == 0)
                 return next + 1;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* options - command lines from tables: one row per flag feeds parsing, --help, QUIRE_* and
- * validation. owner    tables are constant; values are written through the group's base, text
- * points into argv or the environment thread   the main thread, before others start errors RC_USAGE
- * with a text that names the flag, or RC_END when --help was printed order    defaults in the
- * struct < QUIRE_NAME in the environment < flags; the last of equal flags wins */
+/* options - command lines from tables: one row per flag feeds parsing, --help, QUIRE_*, validation.
+ *   owner    tables are constant; values are written through the group's base, text points into
+ *            argv or the environment
+ *   thread   the main thread, before others start
+ *   errors   RC_USAGE with a text that names the flag, or RC_END when --help was printed
+ *   order    defaults in the struct < QUIRE_NAME in the environment < flags; the last of equal
+ *            flags wins */
 #ifndef QUIRE_FRONTEND_OPTIONS_H
 #define QUIRE_FRONTEND_OPTIONS_H
 

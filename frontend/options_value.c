@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* options_value - text of a flag to its value, with the message that says what would have been
- * right. Numbers must match to their last byte. Sizes: K M G are powers of 1024, k m g of 1000, and
- * a fraction is allowed before them (25.6k), as long as the result is whole. */
+/* options_value - text of a flag to its value, with the message that says what is right.
+ * Numbers must match to their last byte. Sizes: K M G are powers of 1024, k m g of 1000, and a
+ * fraction is allowed before them (25.6k), as long as the result is whole. */
 #include "frontend/options.h"
 
 #include <errno.h>
@@ -129,7 +129,7 @@ static enum rc set_number(const struct option *o, void *value, const char *shown
 
 static enum rc set_flag(bool *value, const char *shown, const char *text, struct fault *fault)
 {
-    static const char *const words[] = {"0", "off", "no", "false", "1", "on", "yes", "true"};
+    static const char *const words[] = { "0", "off", "no", "false", "1", "on", "yes", "true" };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strcmp(text, words[i]) == 0) {
             *value = i >= 4;

@@ -16,20 +16,23 @@ struct target {
     struct option_u32s npl;
 };
 
-static const char *const isas[] = {"auto", "scalar", "avx2", NULL};
+static const char *const isas[] = { "auto", "scalar", "avx2", NULL };
 static const struct option rows[] = {
-    {"-m --model", OPTION_TEXT, offsetof(struct target, model), 0, 0, "FILE", NULL, "model file"},
-    {"-p --prompt", OPTION_TEXT, offsetof(struct target, prompt), 0, 0, "TEXT", NULL, "the prompt"},
-    {"-c --ctx-size", OPTION_U32, offsetof(struct target, ctx), 1, 1048576, "N", NULL, "context"},
-    {"-n --predict", OPTION_I32, offsetof(struct target, predict), -1, 1e6, "N", NULL, "tokens"},
-    {"-s --seed", OPTION_I64, offsetof(struct target, seed), 0, 0, "N", NULL, "seed"},
-    {"--bytes", OPTION_U64, offsetof(struct target, bytes), 0, 0, "N", NULL, "bytes"},
-    {"--temp --temperature", OPTION_F32, offsetof(struct target, temp), 0, 100, "T", NULL, "heat"},
-    {"--json", OPTION_FLAG, offsetof(struct target, json), 0, 0, NULL, NULL, "as JSON"},
-    {"-v --verbose", OPTION_COUNT, offsetof(struct target, verbose), 0, 0, NULL, NULL, "say more"},
-    {"--isa", OPTION_CHOICE, offsetof(struct target, isa), 0, 0, "X", isas, "level"},
-    {"--stop", OPTION_TEXTS, offsetof(struct target, stops), 0, 0, "TEXT", NULL, "stop text"},
-    {"-npl", OPTION_U32S, offsetof(struct target, npl), 1, 4096, "N,N", NULL, "rows"},
+    { "-m --model", OPTION_TEXT, offsetof(struct target, model), 0, 0, "FILE", NULL, "model file" },
+    { "-p --prompt", OPTION_TEXT, offsetof(struct target, prompt), 0, 0, "TEXT", NULL,
+      "the prompt" },
+    { "-c --ctx-size", OPTION_U32, offsetof(struct target, ctx), 1, 1048576, "N", NULL, "context" },
+    { "-n --predict", OPTION_I32, offsetof(struct target, predict), -1, 1e6, "N", NULL, "tokens" },
+    { "-s --seed", OPTION_I64, offsetof(struct target, seed), 0, 0, "N", NULL, "seed" },
+    { "--bytes", OPTION_U64, offsetof(struct target, bytes), 0, 0, "N", NULL, "bytes" },
+    { "--temp --temperature", OPTION_F32, offsetof(struct target, temp), 0, 100, "T", NULL,
+      "heat" },
+    { "--json", OPTION_FLAG, offsetof(struct target, json), 0, 0, NULL, NULL, "as JSON" },
+    { "-v --verbose", OPTION_COUNT, offsetof(struct target, verbose), 0, 0, NULL, NULL,
+      "say more" },
+    { "--isa", OPTION_CHOICE, offsetof(struct target, isa), 0, 0, "X", isas, "level" },
+    { "--stop", OPTION_TEXTS, offsetof(struct target, stops), 0, 0, "TEXT", NULL, "stop text" },
+    { "-npl", OPTION_U32S, offsetof(struct target, npl), 1, 4096, "N,N", NULL, "rows" },
 };
 
 struct parsed {
@@ -46,7 +49,7 @@ static struct parsed parse(const char *line)
 {
     static char buffers[64][400];
     static unsigned next;
-    char *words[40] = {NULL}, *p = buffers[next++ % 64];
+    char *words[40] = { NULL }, *p = buffers[next++ % 64];
     snprintf(p, sizeof buffers[0], "run%s%s", line[0] != '\0' ? "|" : "", line);
     int count = 0;
     words[count++] = p;
@@ -54,9 +57,9 @@ static struct parsed parse(const char *line)
         *p++ = '\0';
         words[count++] = p;
     }
-    struct parsed r = {.t = {.ctx = 4096, .predict = 128, .temp = 1.0f}};
-    struct option_group group = {"flags", rows, sizeof rows / sizeof rows[0], &r.t};
-    struct option_set set = {"run", "[FLAGS]", "Tests.", &group, 1, r.operands, 2, 0};
+    struct parsed r = { .t = { .ctx = 4096, .predict = 128, .temp = 1.0f } };
+    struct option_group group = { "flags", rows, sizeof rows / sizeof rows[0], &r.t };
+    struct option_set set = { "run", "[FLAGS]", "Tests.", &group, 1, r.operands, 2, 0 };
     r.rc = options_parse(&set, count, words, &r.fault);
     r.operand_count = set.operand_count;
     return r;
@@ -170,9 +173,9 @@ static void test_options_environment_below_flags(void **state)
 static void test_options_help_names_everything(void **state)
 {
     (void)state;
-    struct target t = {.ctx = 4096};
-    struct option_group group = {"flags", rows, sizeof rows / sizeof rows[0], &t};
-    struct option_set set = {"run", "[FLAGS]", "Tests.", &group, 1, NULL, 0, 0};
+    struct target t = { .ctx = 4096 };
+    struct option_group group = { "flags", rows, sizeof rows / sizeof rows[0], &t };
+    struct option_set set = { "run", "[FLAGS]", "Tests.", &group, 1, NULL, 0, 0 };
     char *text = NULL;
     size_t len = 0;
     FILE *f = open_memstream(&text, &len);
