@@ -65,6 +65,7 @@ static void escape_text(char *dst, size_t cap, const char *src)
     dst[n] = '\0';
 }
 
+ATTR_PRINTF(4, 0)
 static enum rc set_text(struct fault *f, enum rc code, int os_errno, const char *fmt, va_list args)
 {
     if (f == NULL)
