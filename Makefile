@@ -68,6 +68,7 @@ LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 MAIN_OBJ := $(B)/frontend/main.o
 UNIT_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*_test.c tests/kernels/*_test.c tests/sim/*_test.c)))
 HELPER_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(filter-out %_test.c,$(wildcard tests/unit/*.c tests/kernels/*.c tests/sim/*.c))))
+FIXTURE_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/mkmodel/*.c)))
 TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
 
 .PHONY: all help deps test test-run unit tools clean model demo
@@ -98,11 +99,11 @@ $(B)/%.o: %.c Makefile
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) $(call isa_flags,$<) -MMD -MP -c -o $@ $<
 
-$(UNIT_BIN): $(B)/%: $(B)/%.o $(HELPER_OBJ) $(B)/libquire.a
+$(UNIT_BIN): $(B)/%: $(B)/%.o $(HELPER_OBJ) $(FIXTURE_OBJ) $(B)/libquire.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs cmocka) $(LDLIBS)
 
-$(TOOL_BIN): $(B)/%: $(B)/%.o $(B)/libquire.a
+$(TOOL_BIN): $(B)/%: $(B)/%.o $(FIXTURE_OBJ) $(B)/libquire.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 

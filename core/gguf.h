@@ -92,7 +92,12 @@ enum rc gguf_get_text(const struct gguf *g, const char *name, struct gguf_text *
 enum rc gguf_get_array(const struct gguf *g, const char *name, enum gguf_kind elem_kind,
                        const struct gguf_key **out, struct fault *fault) ATTR_MUST_USE;
 
-/* gguf_key_i64 / gguf_key_f64 - element index of an array, or the value itself with index 0. must() on kind. */
+/* gguf_kind_name - "u8" .. "f64", "bool", "string", "array". */
+const char *gguf_kind_name(enum gguf_kind kind);
+bool gguf_kind_is_integer(enum gguf_kind kind); /* not bool */
+
+/* gguf_key_i64 / gguf_key_f64 - element index of an array, or the value itself with index 0. must() on kind:
+ * i64 takes integers and bools (a u64 above INT64_MAX gives INT64_MAX), f64 takes floats too. */
 int64_t gguf_key_i64(const struct gguf_key *key, uint64_t index);
 double gguf_key_f64(const struct gguf_key *key, uint64_t index);
 
