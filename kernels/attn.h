@@ -53,9 +53,9 @@ struct attn_kernels {
                   uint32_t col_end);
 };
 
-/* attn_kernels_ref - fills every slot. attn_kernels_avx2 - overrides what it has; x86 only. */
-void attn_kernels_ref(struct attn_kernels *k);
-void attn_kernels_avx2(struct attn_kernels *k);
+/* attn_fill_ref - fills every slot. attn_fill_avx2 - overrides what it has; x86 only. */
+void attn_fill_ref(struct attn_kernels *k);
+void attn_fill_avx2(struct attn_kernels *k);
 
 /* attn_split_count - splits that the last row sees. */
 uint32_t attn_split_count(const struct attn *a);

@@ -37,8 +37,8 @@ struct vec_kernels {
     void (*peak)(struct vec_peak *out, const float *x, uint32_t n);
 };
 
-/* vec_kernels_ref - fills every slot. vec_kernels_avx2 - overrides what it has; x86 only. */
-void vec_kernels_ref(struct vec_kernels *k);
-void vec_kernels_avx2(struct vec_kernels *k);
+/* vec_fill_ref - fills every slot. vec_fill_avx2 - overrides what it has; x86 only. */
+void vec_fill_ref(struct vec_kernels *k);
+void vec_fill_avx2(struct vec_kernels *k);
 
 #endif
