@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* kernels - fills the table: the scalar reference first, then each level up to the one asked for overrides the
+ * slots that it has. One translation unit per level holds all code built with that level's flags; this file has
+ * none of them, so the program starts on any machine of the architecture. */
+#include "kernels/kernels.h"
+
+#include "kernels/act.h"
+
+/* The highest level that is usable here and not above the one asked for. */
+static enum isa usable_level(enum isa isa)
+{
+    while (isa > ISA_SCALAR && !isa_usable(isa))
+        isa = (enum isa)(isa - 1);
+    return isa;
+}
+
+void kernels_open(struct kernels *k, enum isa isa)
+{
+    *k = (struct kernels){ .isa = usable_level(isa) };
+    matmul_kernels_ref(&k->matmul);
+}
