@@ -146,7 +146,7 @@ static void quantize_f32(uint8_t *dst, const float *x, uint32_t cols)
     memset(dst + cols * sizeof *x, 0, (padded - cols) * sizeof *x);
 }
 
-void act_kernels_ref(struct matmul_kernels *k)
+void act_fill_ref(struct matmul_kernels *k)
 {
     k->quantize[ACT_F32] = quantize_f32;
     k->quantize[ACT_Q8_32] = quantize_q8_32;

@@ -44,8 +44,8 @@ static inline const uint8_t *act_row(const struct act *a, uint32_t r)
     return a->data + (size_t)r * a->row_bytes;
 }
 
-/* act_kernels_ref, matmul_kernels_ref - the scalar entries: every slot. */
-void act_kernels_ref(struct matmul_kernels *k);
-void matmul_kernels_ref(struct matmul_kernels *k);
+/* act_fill_ref, matmul_fill_ref - the scalar entries: every slot. */
+void act_fill_ref(struct matmul_kernels *k);
+void matmul_fill_ref(struct matmul_kernels *k);
 
 #endif

@@ -17,5 +17,5 @@ static enum isa usable_level(enum isa isa)
 void kernels_open(struct kernels *k, enum isa isa)
 {
     *k = (struct kernels){ .isa = usable_level(isa) };
-    matmul_kernels_ref(&k->matmul);
+    matmul_fill_ref(&k->matmul);
 }

@@ -134,9 +134,9 @@ static void run_float(const struct matmul *m, uint32_t row_begin, uint32_t row_e
             row_float(m, row, col, m->x_count - col < COLS ? m->x_count - col : COLS);
 }
 
-void matmul_kernels_ref(struct matmul_kernels *k)
+void matmul_fill_ref(struct matmul_kernels *k)
 {
-    act_kernels_ref(k);
+    act_fill_ref(k);
     k->run_f32 = run_float;
     for (uint32_t type = 0; type < DTYPE_COUNT; type++) {
         if (dtype_find(type) == NULL)

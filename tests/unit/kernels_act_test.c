@@ -10,7 +10,7 @@
 static struct matmul_kernels table(void)
 {
     struct matmul_kernels k = { 0 };
-    matmul_kernels_ref(&k);
+    matmul_fill_ref(&k);
     return k;
 }
 
