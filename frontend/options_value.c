@@ -1,66 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* options_value - text of a flag to its value, with the message that says what is right.
- * Numbers must match to their last byte. Sizes: K M G are powers of 1024, k m g of 1000, and a
- * fraction is allowed before them (25.6k), as long as the result is whole. */
+ * Numbers must match to their last byte; sizes are those of core/str.h. */
 #include "frontend/options.h"
 
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-static double suffix_factor(char c)
-{
-    switch (c) {
-    case 'k':
-        return 1e3;
-    case 'm':
-        return 1e6;
-    case 'g':
-        return 1e9;
-    case 'K':
-        return 1024.0;
-    case 'M':
-        return 1024.0 * 1024.0;
-    case 'G':
-        return 1024.0 * 1024.0 * 1024.0;
-    default:
-        return 0.0;
-    }
-}
+#include "core/str.h"
 
-/* A decimal number that spans len bytes of text: no blanks, no hexadecimal, no "inf". */
-static bool parse_real(double *out, const char *text, size_t len)
-{
-    if (len == 0 || len > 40 || strspn(text, "+-.0123456789eE") < len)
-        return false;
-    char copy[48];
-    memcpy(copy, text, len);
-    copy[len] = '\0';
-    char *end;
-    *out = strtod(copy, &end);
-    return *end == '\0' && isfinite(*out);
-}
-
-/* A whole number, with its sign apart; plain digits keep all 64 bits. */
+/* A whole number, with its sign apart. */
 static bool parse_whole(bool *negative, uint64_t *out, const char *text)
 {
-    size_t len = strlen(text);
     *negative = text[0] == '-';
-    const char *digits = text + (text[0] == '-' || text[0] == '+');
-    if (digits[0] != '\0' && strspn(digits, "0123456789") == strlen(digits)) {
-        errno = 0;
-        *out = strtoull(digits, NULL, 10);
-        return errno == 0;
-    }
-    double factor = len > 1 ? suffix_factor(text[len - 1]) : 0.0, real;
-    if (factor == 0.0 || !parse_real(&real, text, len - 1))
-        return false;
-    real = fabs(real * factor);
-    if (real != floor(real) || real > 9007199254740992.0)
-        return false;
-    *out = (uint64_t)real;
-    return true;
+    struct str digits = str_of(text + (text[0] == '-' || text[0] == '+'));
+    return str_parse_size(digits, 0, UINT64_MAX, out);
 }
 
 static enum rc say_number(const struct option *o, const char *shown, const char *text, bool whole,
@@ -107,7 +59,7 @@ static enum rc set_number(const struct option *o, void *value, const char *shown
 {
     if (o->kind == OPTION_F32) {
         double real;
-        if (!parse_real(&real, text, strlen(text)) || !in_range(o, real) || fabs(real) > 1e38)
+        if (!str_parse_f64(str_of(text), -1e38, 1e38, &real) || !in_range(o, real))
             return say_number(o, shown, text, false, fault);
         *(float *)value = (float)real;
         return RC_OK;
