@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* clock - the two clocks behind clock.h. The real one is CLOCK_MONOTONIC: it stands still while the machine
- * sleeps, which is what step times and time-outs want, and the wall clock may jump without being noticed. */
+/* clock - the two clocks behind clock.h. The real one is CLOCK_MONOTONIC: it stands still while the
+ * machine sleeps, which is what step times and time-outs want, and the wall clock may jump without
+ * being noticed. */
 #include "core/clock.h"
 
 #include <stddef.h>

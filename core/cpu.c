@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* cpu - reading of CPUID, XCR0 and HWCAP. A feature bit says what the processor has; whether its registers
- * survive a thread switch is in XCR0, and only both together make a level usable (virtual machines and
- * kernels do mask the second).
- *   source   Intel SDM volume 1 chapter 14 and volume 2 CPUID; Linux Documentation/arch/arm64/elf_hwcaps */
+/* cpu - reading of CPUID, XCR0 and HWCAP. A feature bit says what the processor has; whether its
+ * registers survive a thread switch is in XCR0, and only both together make a level usable (virtual
+ * machines and kernels do mask the second).
+ *   source   Intel SDM volume 1 chapter 14 and volume 2 CPUID; Linux
+ *            Documentation/arch/arm64/elf_hwcaps */
 #include "core/cpu.h"
 
 #include <stdatomic.h>
@@ -33,8 +34,10 @@
 #define ARM_HWCAP2_I8MM BIT(13)
 
 static const char *const names[ISA_COUNT] = {
-    [ISA_SCALAR] = "scalar",   [ISA_AVX2] = "avx2",       [ISA_AVXVNNI] = "avxvnni", [ISA_AVX512VNNI] = "avx512vnni",
-    [ISA_NEON] = "neon",       [ISA_DOTPROD] = "dotprod", [ISA_I8MM] = "i8mm",
+    [ISA_SCALAR] = "scalar",   [ISA_AVX2] = "avx2",
+    [ISA_AVXVNNI] = "avxvnni", [ISA_AVX512VNNI] = "avx512vnni",
+    [ISA_NEON] = "neon",       [ISA_DOTPROD] = "dotprod",
+    [ISA_I8MM] = "i8mm",
 };
 
 static bool has_all(uint64_t word, uint64_t bits)
@@ -84,7 +87,8 @@ static uint32_t read_levels(void)
         cpu.xcr0 = (uint64_t)high << 32 | low;
     }
     uint32_t subleaf_max = 0;
-    if (__get_cpuid_count(7, 0, &subleaf_max, &cpu.leaf7_ebx, &cpu.leaf7_ecx, &d) && subleaf_max >= 1)
+    if (__get_cpuid_count(7, 0, &subleaf_max, &cpu.leaf7_ebx, &cpu.leaf7_ecx, &d) &&
+        subleaf_max >= 1)
         __cpuid_count(7, 1, cpu.leaf7_1_eax, b, c, d);
     return cpu_x86_levels(&cpu);
 }
@@ -133,8 +137,9 @@ static enum isa capped_by_environment(void)
     if (name != NULL && name[0] != '\0') {
         if (isa_parse(&cap, name))
             return isa_cap(cap);
-        fprintf(stderr, "quire: QUIRE_ISA is not one of scalar, avx2, avxvnni, avx512vnni, neon, dotprod, "
-                        "i8mm: ignored\n");
+        fprintf(stderr,
+                "quire: QUIRE_ISA is not one of scalar, avx2, avxvnni, avx512vnni, neon, dotprod, "
+                "i8mm: ignored\n");
     }
     enum isa best = isa_cap(ISA_AVX512VNNI);
     return best != ISA_SCALAR ? best : isa_cap(ISA_I8MM);

@@ -3,15 +3,17 @@
  *
  *   proc/self/status      Cpus_allowed_list: affinity mask and cpuset together
  *   proc/self/cgroup      our group in each hierarchy:  0::/a/b  (v2)   4:cpu,cpuacct:/a/b  (v1)
- *   proc/self/mountinfo   where these hierarchies are mounted, and which group is the mount's top: in a
- *                         container without a name space of its own, /docker/x is seen as the mount point
+ *   proc/self/mountinfo   where these hierarchies are mounted, and which group is the mount's top:
+ *                         in a container without a name space of its own, /docker/x is seen as the
+ *                         mount point
  *   <mount>/<group>/cpu.max                             "150000 100000" or "max 100000", v2
  *   <mount>/<group>/cpu.cfs_quota_us, cpu.cfs_period_us "150000", "-1" for none, v1
  *   sys/devices/system/cpu/cpuN/topology/thread_siblings_list   "0,4" or "0-1"
  *
- * The quota of a group binds all groups below it, so every level from ours up to the mount is looked at.
- * A quota of 1.5 makes one worker: two would be throttled together a quarter of the time, at a barrier, and
- * everybody would wait for both. Refused: nproc and sysconf, which know no quota. */
+ * The quota of a group binds all groups below it, so every level from ours up to the mount is
+ * looked at. A quota of 1.5 makes one worker: two would be throttled together a quarter of the
+ * time, at a barrier, and everybody would wait for both. Refused: nproc and sysconf, which know no
+ * quota. */
 #include "core/cpus.h"
 
 #include <errno.h>
@@ -111,7 +113,8 @@ static void read_allowed(struct reader *r, struct cpu_mask *m)
     if (read_file(r, &text, "/proc/self/status"))
         while (str_cut(&text, '\n', &line))
             if (str_starts(line, label) &&
-                parse_list(m, (struct str){ line.text + label.len, line.len - label.len }) && mask_count(m) > 0)
+                parse_list(m, (struct str){ line.text + label.len, line.len - label.len }) &&
+                mask_count(m) > 0)
                 return;
     *m = (struct cpu_mask){ 0 };
     cpu_set_t set;
@@ -123,7 +126,8 @@ static void read_allowed(struct reader *r, struct cpu_mask *m)
         m->bits[0] = 1; /* something runs this code */
 }
 
-/* Counts cores and lists the first allowed CPU of each. A CPU without topology is a core of its own. */
+/* Counts cores and lists the first allowed CPU of each. A CPU without topology is a core of its
+ * own. */
 static void read_cores(struct reader *r, const struct cpu_mask *allowed, struct cpus *out)
 {
     struct cpu_mask siblings, seen = { 0 };
@@ -134,7 +138,8 @@ static void read_cores(struct reader *r, const struct cpu_mask *allowed, struct 
         if (out->core_count < WORKERS_MAX)
             out->ids[out->core_count] = cpu;
         out->core_count++;
-        if (read_file(r, &text, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu) &&
+        if (read_file(r, &text, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list",
+                      cpu) &&
             parse_list(&siblings, text))
             for (uint32_t i = 0; i < CPUS_ID_MAX / 64; i++)
                 seen.bits[i] |= siblings.bits[i];
@@ -142,7 +147,8 @@ static void read_cores(struct reader *r, const struct cpu_mask *allowed, struct 
 }
 
 /* A group's quota and period in microseconds: keeps the tightest in out. */
-static void note_quota(struct cpus *out, uint32_t version, struct str quota_text, struct str period_text)
+static void note_quota(struct cpus *out, uint32_t version, struct str quota_text,
+                       struct str period_text)
 {
     uint64_t quota, period, millicpus;
     if (!str_parse_u64(str_trim(quota_text), 1, UINT32_MAX, &quota) || /* "max" and "-1" end here */
@@ -197,14 +203,16 @@ static bool find_group(struct reader *r, uint32_t version, char group[PATH_BYTES
     return false;
 }
 
-/* Copies a path of mountinfo, in which blanks and backslashes are \ooo; false when it is too long. */
+/* Copies a path of mountinfo, in which blanks and backslashes are \ooo; false when it is too long.
+ * */
 static bool copy_mount_path(char out[PATH_BYTES], struct str path)
 {
     size_t n = 0;
     for (size_t i = 0; i < path.len; i++) {
         char c = path.text[i];
         if (c == '\\' && path.len - i > 3) {
-            c = (char)((path.text[i + 1] & 7) << 6 | (path.text[i + 2] & 7) << 3 | (path.text[i + 3] & 7));
+            c = (char)((path.text[i + 1] & 7) << 6 | (path.text[i + 2] & 7) << 3 |
+                       (path.text[i + 3] & 7));
             i += 3;
         }
         if (n + 1 >= PATH_BYTES)
@@ -215,7 +223,8 @@ static bool copy_mount_path(char out[PATH_BYTES], struct str path)
     return true;
 }
 
-/* One line of mountinfo: id parent device top point options [tag...] - type source super-options. */
+/* One line of mountinfo: id parent device top point options [tag...] - type source super-options.
+ * */
 static bool is_mount(struct str line, uint32_t version, struct str *top, struct str *point)
 {
     struct str field, type, options;
@@ -228,7 +237,8 @@ static bool is_mount(struct str line, uint32_t version, struct str *top, struct 
         if (!str_cut(&line, ' ', &field))
             return false;
     while (!str_equal(field, str_of("-")));
-    if (!str_cut(&line, ' ', &type) || !str_cut(&line, ' ', &field) || !str_cut(&line, ' ', &options))
+    if (!str_cut(&line, ' ', &type) || !str_cut(&line, ' ', &field) ||
+        !str_cut(&line, ' ', &options))
         return false;
     if (version == 2)
         return str_equal(type, str_of("cgroup2"));
@@ -238,7 +248,8 @@ static bool is_mount(struct str line, uint32_t version, struct str *top, struct 
     return has_cpu && str_equal(type, str_of("cgroup"));
 }
 
-static bool find_mount(struct reader *r, uint32_t version, char top[PATH_BYTES], char point[PATH_BYTES])
+static bool find_mount(struct reader *r, uint32_t version, char top[PATH_BYTES],
+                       char point[PATH_BYTES])
 {
     struct str text, line, top_text, point_text;
     if (!read_file(r, &text, "/proc/self/mountinfo"))
@@ -256,10 +267,12 @@ static void read_quota(struct reader *r, struct cpus *out, uint32_t version)
     if (!find_group(r, version, group) || !find_mount(r, version, top, dir))
         return;
     size_t top_len = strcmp(top, "/") == 0 ? 0 : strlen(top);
-    bool below = strncmp(group, top, top_len) == 0 && (group[top_len] == '/' || group[top_len] == '\0');
+    bool below =
+        strncmp(group, top, top_len) == 0 && (group[top_len] == '/' || group[top_len] == '\0');
     if (strstr(group, "/..") != NULL)
         below = false;
-    const char *relative = below ? group + top_len : ""; /* a group outside our view: the mount alone */
+    const char *relative =
+        below ? group + top_len : ""; /* a group outside our view: the mount alone */
     size_t point_len = strlen(dir);
     memcpy(dir + point_len, relative, strlen(relative) + 1);
     for (;;) {
@@ -288,9 +301,9 @@ static void write_reason(struct cpus *c)
         snprintf(why, sizeof why, "CPU affinity");
     else
         snprintf(why, sizeof why, "every CPU");
-    snprintf(c->reason, sizeof c->reason, "%u thread%s: %s (%u of %u CPUs allowed, %u core%s, %s)", c->count,
-             c->count == 1 ? "" : "s", why, c->allowed_count, c->online_count, c->core_count,
-             c->core_count == 1 ? "" : "s", quota);
+    snprintf(c->reason, sizeof c->reason, "%u thread%s: %s (%u of %u CPUs allowed, %u core%s, %s)",
+             c->count, c->count == 1 ? "" : "s", why, c->allowed_count, c->online_count,
+             c->core_count, c->core_count == 1 ? "" : "s", quota);
 }
 
 enum rc cpus_read(struct cpus *out, const char *root)

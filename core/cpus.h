@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* cpus - how many processors this process may really use, which, and why: the least of the affinity mask,
- * the CPU quota of its control group and of every group above it, and the physical cores among the allowed.
+/* cpus - how many processors this process may really use, which, and why: the least of the affinity
+ * mask, the CPU quota of its control group and of every group above it, and the physical cores
+ * among the allowed.
  *   owner    the caller; a plain value, read once at start
  *   errors   RC_NO_MEMORY alone. A file that is missing or unreadable limits nothing
  *   limits   CPUS_ID_MAX, WORKERS_MAX
- *   source   Linux Documentation: admin-guide/cgroup-v2 (cpu.max), scheduler/sched-bwc, filesystems/proc */
+ *   source   Linux Documentation: admin-guide/cgroup-v2 (cpu.max), scheduler/sched-bwc,
+ *            filesystems/proc */
 #ifndef QUIRE_CORE_CPUS_H
 #define QUIRE_CORE_CPUS_H
 
@@ -23,12 +25,13 @@ struct cpus {
     uint32_t core_count;       /* physical cores with at least one allowed CPU */
     uint32_t quota_millicpus;  /* tightest quota, 1500 = one and a half CPU; 0 = none */
     uint32_t cgroup_version;   /* of that quota, 1 or 2 */
-    bool pinnable;             /* one worker for each allowed core; else pinning would crowd the first ones */
-    uint32_t ids[WORKERS_MAX]; /* [count] one CPU of each core, ascending: what workers_open pins to */
-    char reason[160];          /* one line for the start: "2 threads: cgroup v2 quota 2.00 (...)" */
+    bool pinnable;             /* one worker for each allowed core: pinning cannot crowd some */
+    char reason[160];          /* a line for the start: "2 threads: cgroup v2 quota 2.00 (...)" */
+    uint32_t ids[WORKERS_MAX]; /* [count] one CPU of each core, ascending: for workers_open */
 };
 
-/* cpus_read - root is "" for this machine, or the directory of a recorded tree with proc/ and sys/ in it. */
+/* cpus_read - root is "" for this machine, or the directory of a recorded tree with proc/ and sys/
+ * in it. */
 enum rc cpus_read(struct cpus *out, const char *root) ATTR_MUST_USE;
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* futex - the system call behind futex.h. Absolute deadlines (FUTEX_WAIT_BITSET), so that a wait that is
- * ended early by a signal and begun again does not get longer. errno is kept: signal handlers call the wake. */
+/* futex - the system call behind futex.h. Absolute deadlines (FUTEX_WAIT_BITSET), so that a wait
+ * that is ended early by a signal and begun again does not get longer. errno is kept: signal
+ * handlers call the wake. */
 #include "core/futex.h"
 
 #include <errno.h>
@@ -28,7 +29,8 @@ uint64_t futex_deadline_us(uint64_t timeout_us)
 bool futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t deadline_us)
 {
     struct timespec t, *until = NULL;
-    if (deadline_us / US_PER_S <= INT32_MAX) { /* beyond that the kernel would refuse: no deadline */
+    if (deadline_us / US_PER_S <=
+        INT32_MAX) { /* beyond that the kernel would refuse: no deadline */
         t.tv_sec = (time_t)(deadline_us / US_PER_S);
         t.tv_nsec = (long)(deadline_us % US_PER_S * 1000u);
         until = &t;
@@ -45,6 +47,7 @@ bool futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t deadline_us)
 void futex_wake(_Atomic uint32_t *word, uint32_t count)
 {
     int saved = errno;
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count > INT32_MAX ? INT32_MAX : (int)count, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count > INT32_MAX ? INT32_MAX : (int)count, NULL,
+            NULL, 0);
     errno = saved;
 }

@@ -8,11 +8,12 @@
  * Rules
  *   R1  a producer owns a cell from its successful draw until it stores turn = position + 1
  *   R2  the consumer owns a cell from seeing that turn until it stores turn = position + capacity
- *   R3  sleep: the consumer sets SLEEPING, then looks for an item; a producer stores its turn, then looks
- *       for SLEEPING. All four are sequentially consistent, so at least one of the two sees the other
+ *   R3  sleep: the consumer sets SLEEPING, then looks for an item; a producer stores its turn, then
+ *       looks for SLEEPING. All four are sequentially consistent, so at least one of the two sees
+ *       the other
  *   R4  WAKE is sticky: a wake that comes before the wait ends that wait
- * A producer that stalls between draw and store hides the items behind its own until it goes on; it then
- * wakes the consumer itself. Refused: an eventfd, one system call for every push. */
+ * A producer that stalls between draw and store hides the items behind its own until it goes on; it
+ * then wakes the consumer itself. Refused: an eventfd, one system call for every push. */
 #include "core/ring.h"
 
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
  *   full     ring_push returns RC_FULL; the producer decides what that means (429, retry)
  *   order    items of one producer come out in the order it pushed them
  *   owner    the items stay their owner's; the ring moves pointers
- *   source   bounded MPMC queue with a sequence number per cell, D. Vyukov, used with one consumer */
+ *   source   bounded MPMC queue with a sequence number per cell, D. Vyukov, one consumer here */
 #ifndef QUIRE_CORE_RING_H
 #define QUIRE_CORE_RING_H
 
@@ -27,7 +27,8 @@ void *ring_pop(struct ring *r);
  * (UINT64_MAX: never). */
 void ring_wait(struct ring *r, uint64_t timeout_us);
 
-/* ring_wake - any thread (and signal handlers): ends the wait that is going on, or else the next one. */
+/* ring_wake - any thread (and signal handlers): ends the wait that is going on, or else the next
+ * one. */
 void ring_wake(struct ring *r);
 
 #endif

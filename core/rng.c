@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* rng - see rng.h. The counter of rng_at is [position low, position high, choice, 0] and its key the seed:
- * two draws share a block only when all three numbers are the same. The fourth word is kept for draws that
- * need several numbers at one position. These bits are part of what a seed means to a user: never change. */
+/* rng - see rng.h. The counter of rng_at is [position low, position high, choice, 0] and its key
+ * the seed: two draws share a block only when all three numbers are the same. The fourth word is
+ * kept for draws that need several numbers at one position. These bits are part of what a seed
+ * means to a user: never change. */
 #include "core/rng.h"
 
 #include "core/must.h"
@@ -25,7 +26,8 @@ uint64_t rng_next(struct rng *r)
 uint64_t rng_below(struct rng *r, uint64_t bound)
 {
     must(bound >= 1);
-    uint64_t uneven = (0 - bound) % bound; /* 2^64 mod bound: draws below this would come once too often */
+    uint64_t uneven =
+        (0 - bound) % bound; /* 2^64 mod bound: draws below this would come once too often */
     uint64_t draw;
     do
         draw = rng_next(r);

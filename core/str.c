@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* str - see str.h. strtod is used only on text whose every byte has been looked at: without that it would
- * take blanks, hexadecimal, "inf" and "nan". The program never calls setlocale, so its point is '.'. */
+/* str - see str.h. strtod is used only on text whose every byte has been looked at: without that it
+ * would take blanks, hexadecimal, "inf" and "nan". The program never calls setlocale, so its point
+ * is '.'. */
 #include "core/str.h"
 
 #include <math.h>
@@ -206,8 +207,8 @@ bool str_parse_size(struct str s, uint64_t min, uint64_t max, uint64_t *out)
     return true;
 }
 
-/* First byte to its length (0: cannot begin a character) and to the range of the second byte, which is
- * where overlong forms, surrogates and codes over U+10FFFF show. */
+/* First byte to its length (0: cannot begin a character) and to the range of the second byte, which
+ * is where overlong forms, surrogates and codes over U+10FFFF show. */
 static unsigned lead_length(uint8_t lead, uint8_t *low, uint8_t *high)
 {
     *low = 0x80;
@@ -240,7 +241,8 @@ struct utf8_step utf8_decode(const char *text, size_t len)
     uint8_t low, high;
     unsigned want = lead_length(p[0], &low, &high);
     if (want <= 1)
-        return (struct utf8_step){ want == 1 ? UTF8_OK : UTF8_BAD, 1, want == 1 ? p[0] : UTF8_REPLACEMENT };
+        return (struct utf8_step){ want == 1 ? UTF8_OK : UTF8_BAD, 1,
+                                   want == 1 ? p[0] : UTF8_REPLACEMENT };
     uint32_t code = p[0] & (0x7fu >> want);
     for (unsigned i = 1; i < want; i++) {
         if (i == len)

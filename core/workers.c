@@ -6,16 +6,16 @@
  *   finish  the last of workers 1.. to return from fn opens it with the round
  *
  * Rules
- *   W1  who waits: spins for a few tens of microseconds, then counts itself a sleeper, looks at the word
- *       again and sleeps in the kernel, which compares the word once more
+ *   W1  who waits: spins for a few tens of microseconds, then counts itself a sleeper, looks at the
+ *       word again and sleeps in the kernel, which compares the word once more
  *   W2  who opens: stores the word, then looks at the count of sleepers. W1 and W2 are sequentially
- *       consistent, so either the sleeper sees the new word or the opener sees the sleeper: no wake is lost,
- *       and no system call is made while nobody sleeps
- *   W3  a member's phase counts its own barriers and must equal the gate's: a worker that skips a barrier
- *       or gives a wrong number is found at the next one
- * A barrier costs one atomic addition a member and one store by the last. Refused: spinning for ever (one
- * descheduled member makes every other burn its quota), sched_yield loops (the same with more system
- * calls), a tree of counters (no gain below some hundred threads). */
+ *       consistent, so either the sleeper sees the new word or the opener sees the sleeper: no wake
+ *       is lost, and no system call is made while nobody sleeps
+ *   W3  a member's phase counts its own barriers and must equal the gate's: a worker that skips a
+ *       barrier or gives a wrong number is found at the next one
+ * A barrier costs one atomic addition a member and one store by the last. Refused: spinning for
+ * ever (one descheduled member makes every other burn its quota), sched_yield loops (the same with
+ * more system calls), a tree of counters (no gain below some hundred threads). */
 #include "core/workers.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@
 #include "core/must.h"
 
 #define WORKERS_MAGIC 0x776f726bu
-#define SPIN_US 50u      /* about the longest stage difference of a small model's step */
+#define SPIN_US 50u       /* about the longest stage difference of a small model's step */
 #define SPIN_PAUSES 2000u /* of one calibration */
 
 struct gate {
@@ -54,11 +54,11 @@ struct member {
 struct workers {
     uint32_t magic;
     uint32_t count;
-    uint32_t started;      /* members whose thread runs, worker 0 included */
-    uint32_t spin_pauses;  /* 0 = never spin */
-    bool pinned;           /* the opener's affinity is to be put back */
-    cpu_set_t affinity;    /* the opener's own */
-    workers_fn *fn;        /* NULL = leave; synchronised by start */
+    uint32_t started;     /* members whose thread runs, worker 0 included */
+    uint32_t spin_pauses; /* 0 = never spin */
+    bool pinned;          /* the opener's affinity is to be put back */
+    cpu_set_t affinity;   /* the opener's own */
+    workers_fn *fn;       /* NULL = leave; synchronised by start */
     void *ctx;
     struct gate start, meet, finish;
     ATTR_CACHE_LINE _Atomic uint32_t arrived; /* at the barrier */
@@ -93,7 +93,7 @@ static void gate_wait(struct gate *g, uint32_t old, uint32_t spin_pauses)
 static void set_float_mode(void)
 {
 #if defined(__x86_64__)
-    __builtin_ia32_ldmxcsr(0x1f80u); /* all exceptions masked, nearest, no flush, no denormals-are-zero */
+    __builtin_ia32_ldmxcsr(0x1f80u); /* exceptions masked, nearest, no FTZ, no DAZ */
 #elif defined(__aarch64__)
     __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)0)); /* nearest, no flush, no default NaN */
 #else
@@ -166,7 +166,8 @@ static enum rc pin_opener(struct workers *w, const uint32_t *pin, struct fault *
 {
     for (uint32_t i = 0; i < w->count; i++)
         if (pin[i] >= CPU_SETSIZE)
-            return fault_set(fault, RC_USAGE, "cannot pin worker %u to CPU %u: over %d", i, pin[i], CPU_SETSIZE - 1);
+            return fault_set(fault, RC_USAGE, "cannot pin worker %u to CPU %u: over %d", i, pin[i],
+                             CPU_SETSIZE - 1);
     errno = pthread_getaffinity_np(pthread_self(), sizeof w->affinity, &w->affinity);
     if (errno != 0)
         return fault_set_errno(fault, RC_IO, "cannot read the CPU affinity");
@@ -180,7 +181,8 @@ static enum rc pin_opener(struct workers *w, const uint32_t *pin, struct fault *
     return RC_OK;
 }
 
-enum rc workers_open(struct workers **out, uint32_t count, const uint32_t *pin, bool spin, struct fault *fault)
+enum rc workers_open(struct workers **out, uint32_t count, const uint32_t *pin, bool spin,
+                     struct fault *fault)
 {
     must(count >= 1);
     *out = NULL;
@@ -205,7 +207,8 @@ enum rc workers_open(struct workers **out, uint32_t count, const uint32_t *pin, 
         if (errno != 0) {
             rc = errno == EINVAL && pin != NULL
                      ? fault_set_errno(fault, RC_USAGE, "cannot pin worker %u to CPU %u", i, pin[i])
-                     : fault_set_errno(fault, RC_NO_MEMORY, "cannot start worker %u of %u", i, count);
+                     : fault_set_errno(fault, RC_NO_MEMORY, "cannot start worker %u of %u", i,
+                                       count);
             goto fail;
         }
         w->started++;
@@ -273,8 +276,8 @@ void workers_barrier(struct workers *w, uint32_t worker)
     }
 }
 
-void workers_range(uint64_t items, uint32_t grain, uint32_t worker, uint32_t worker_count, uint64_t *begin,
-                   uint64_t *end)
+void workers_range(uint64_t items, uint32_t grain, uint32_t worker, uint32_t worker_count,
+                   uint64_t *begin, uint64_t *end)
 {
     must(grain >= 1);
     must(worker < worker_count);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of core/cpu and core/clock: recorded feature words of processors that this machine is not. */
+/* Tests of core/cpu and core/clock: recorded feature words of processors that this machine is not.
+ * */
 #include "tests/unit/test.h"
 
 #include "core/clock.h"
@@ -10,12 +11,20 @@
 
 /* An Ice Lake server: AVX-512 with VNNI, no AVX-VNNI. */
 static const struct cpu_x86 ice_lake = {
-    .leaf_max = 27, .leaf1_ecx = 0x7ffefbff, .leaf7_ebx = 0xf3bfa7eb, .leaf7_ecx = 0x40417f5e, .xcr0 = 0x2e7,
+    .leaf_max = 27,
+    .leaf1_ecx = 0x7ffefbff,
+    .leaf7_ebx = 0xf3bfa7eb,
+    .leaf7_ecx = 0x40417f5e,
+    .xcr0 = 0x2e7,
 };
 /* An Alder Lake desktop: AVX-VNNI, AVX-512 fused off. */
 static const struct cpu_x86 alder_lake = {
-    .leaf_max = 32, .leaf1_ecx = 0x7ffafbff, .leaf7_ebx = 0x239c27eb, .leaf7_ecx = 0x99c007ac,
-    .leaf7_1_eax = 0x00400810, .xcr0 = 0x207,
+    .leaf_max = 32,
+    .leaf1_ecx = 0x7ffafbff,
+    .leaf7_ebx = 0x239c27eb,
+    .leaf7_ecx = 0x99c007ac,
+    .leaf7_1_eax = 0x00400810,
+    .xcr0 = 0x207,
 };
 
 static void test_x86_levels_of_known_processors(void **state)
@@ -68,7 +77,8 @@ static void test_arm_levels(void **state)
     uint64_t asimd = 1u << 1, dot = 1u << 20, i8mm = 1u << 13;
     assert_int_equal(cpu_arm_levels(0, 0), LEVEL(ISA_SCALAR));
     assert_int_equal(cpu_arm_levels(asimd, i8mm), LEVEL(ISA_SCALAR) | LEVEL(ISA_NEON));
-    assert_int_equal(cpu_arm_levels(asimd | dot, 0), LEVEL(ISA_SCALAR) | LEVEL(ISA_NEON) | LEVEL(ISA_DOTPROD));
+    assert_int_equal(cpu_arm_levels(asimd | dot, 0),
+                     LEVEL(ISA_SCALAR) | LEVEL(ISA_NEON) | LEVEL(ISA_DOTPROD));
     assert_int_equal(cpu_arm_levels(asimd | dot, i8mm),
                      LEVEL(ISA_SCALAR) | LEVEL(ISA_NEON) | LEVEL(ISA_DOTPROD) | LEVEL(ISA_I8MM));
 }
@@ -102,7 +112,8 @@ static void test_cap_stays_usable_and_below(void **state)
     assert_true(isa_usable(cpu_isa()));
 #if defined(__x86_64__)
     assert_int_equal(isa_cap(ISA_I8MM), ISA_SCALAR); /* another architecture's name */
-    assert_int_equal(isa_usable(ISA_AVX2), __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0);
+    assert_int_equal(isa_usable(ISA_AVX2),
+                     __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0);
 #endif
 }
 
@@ -132,10 +143,14 @@ static void test_clock_real_never_goes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_x86_levels_of_known_processors), cmocka_unit_test(test_x86_levels_need_the_system_too),
-        cmocka_unit_test(test_x86_levels_need_every_part),     cmocka_unit_test(test_arm_levels),
-        cmocka_unit_test(test_names_go_both_ways),             cmocka_unit_test(test_cap_stays_usable_and_below),
-        cmocka_unit_test(test_clock_virtual_is_moved_by_hand), cmocka_unit_test(test_clock_real_never_goes_back),
+        cmocka_unit_test(test_x86_levels_of_known_processors),
+        cmocka_unit_test(test_x86_levels_need_the_system_too),
+        cmocka_unit_test(test_x86_levels_need_every_part),
+        cmocka_unit_test(test_arm_levels),
+        cmocka_unit_test(test_names_go_both_ways),
+        cmocka_unit_test(test_cap_stays_usable_and_below),
+        cmocka_unit_test(test_clock_virtual_is_moved_by_hand),
+        cmocka_unit_test(test_clock_real_never_goes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

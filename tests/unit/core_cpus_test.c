@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of core/cpus on recorded trees. tests/unit/data/cpus/NAME.txt holds one tree: a line "@ path" and
- * below it that file's contents; it is laid out in a temporary directory, which is the reader's root. */
+/* Tests of core/cpus on recorded trees. tests/unit/data/cpus/NAME.txt holds one tree: a line "@
+ * path" and below it that file's contents; it is laid out in a temporary directory, which is the
+ * reader's root. */
 #include "tests/unit/test.h"
 
 #include <errno.h>
@@ -77,22 +78,33 @@ struct expected {
 };
 
 static const struct expected cases[] = {
-    { "container_two", 2, 8, 8, 2000, "2 threads: cgroup v2 quota 2.00 (8 of 8 CPUs allowed, 8 cores, quota 2.00)" },
-    { "quota_one_and_a_half", 1, 8, 8, 1500, "1 thread: cgroup v2 quota 1.50 (8 of 8 CPUs allowed, 8 cores, quota 1.50)" },
-    { "quota_half", 1, 8, 8, 500, "1 thread: cgroup v2 quota 0.50 (8 of 8 CPUs allowed, 8 cores, quota 0.50)" },
+    { "container_two", 2, 8, 8, 2000,
+      "2 threads: cgroup v2 quota 2.00 (8 of 8 CPUs allowed, 8 cores, quota 2.00)" },
+    { "quota_one_and_a_half", 1, 8, 8, 1500,
+      "1 thread: cgroup v2 quota 1.50 (8 of 8 CPUs allowed, 8 cores, quota 1.50)" },
+    { "quota_half", 1, 8, 8, 500,
+      "1 thread: cgroup v2 quota 0.50 (8 of 8 CPUs allowed, 8 cores, quota 0.50)" },
     { "taskset_one", 1, 1, 1, 0, "1 thread: CPU affinity (1 of 8 CPUs allowed, 1 core, no quota)" },
-    { "cpuset_siblings", 2, 4, 2, 0, "2 threads: one for each core (4 of 8 CPUs allowed, 2 cores, no quota)" },
-    { "smt_neighbours", 4, 7, 4, 0, "4 threads: one for each core (7 of 8 CPUs allowed, 4 cores, no quota)" },
-    { "nested_v2", 3, 8, 8, 3000, "3 threads: cgroup v2 quota 3.00 (8 of 8 CPUs allowed, 8 cores, quota 3.00)" },
-    { "v1_unlimited_in_a_pod", 4, 8, 8, 4000, "4 threads: cgroup v1 quota 4.00 (8 of 8 CPUs allowed, 8 cores, quota 4.00)" },
+    { "cpuset_siblings", 2, 4, 2, 0,
+      "2 threads: one for each core (4 of 8 CPUs allowed, 2 cores, no quota)" },
+    { "smt_neighbours", 4, 7, 4, 0,
+      "4 threads: one for each core (7 of 8 CPUs allowed, 4 cores, no quota)" },
+    { "nested_v2", 3, 8, 8, 3000,
+      "3 threads: cgroup v2 quota 3.00 (8 of 8 CPUs allowed, 8 cores, quota 3.00)" },
+    { "v1_unlimited_in_a_pod", 4, 8, 8, 4000,
+      "4 threads: cgroup v1 quota 4.00 (8 of 8 CPUs allowed, 8 cores, quota 4.00)" },
     { "v1_no_limit", 8, 8, 8, 0, "8 threads: every CPU (8 of 8 CPUs allowed, 8 cores, no quota)" },
-    { "v1_container", 2, 8, 8, 2500, "2 threads: cgroup v1 quota 2.50 (8 of 8 CPUs allowed, 8 cores, quota 2.50)" },
-    { "both_versions", 3, 8, 8, 3000, "3 threads: cgroup v1 quota 3.00 (8 of 8 CPUs allowed, 8 cores, quota 3.00)" },
+    { "v1_container", 2, 8, 8, 2500,
+      "2 threads: cgroup v1 quota 2.50 (8 of 8 CPUs allowed, 8 cores, quota 2.50)" },
+    { "both_versions", 3, 8, 8, 3000,
+      "3 threads: cgroup v1 quota 3.00 (8 of 8 CPUs allowed, 8 cores, quota 3.00)" },
     { "blank_in_the_mount_point", 2, 8, 8, 2000, NULL },
     { "group_out_of_view", 6, 8, 8, 6000, NULL },
-    { "missing_files", 4, 4, 4, 0, "4 threads: every CPU (4 of 4 CPUs allowed, 4 cores, no quota)" },
+    { "missing_files", 4, 4, 4, 0,
+      "4 threads: every CPU (4 of 4 CPUs allowed, 4 cores, no quota)" },
     { "broken_files", 2, 2, 2, 0, "2 threads: every CPU (2 of 2 CPUs allowed, 2 cores, no quota)" },
-    { "many_cpus", 256, 512, 512, 0, "256 threads: most that help (512 of 512 CPUs allowed, 512 cores, no quota)" },
+    { "many_cpus", 256, 512, 512, 0,
+      "256 threads: most that help (512 of 512 CPUs allowed, 512 cores, no quota)" },
     { NULL, 1, 1, 1, 0, "1 thread: every CPU (1 of 1 CPUs allowed, 1 core, no quota)" },
 };
 
@@ -104,8 +116,8 @@ static void test_recorded_trees(void **state)
         struct cpus c = read_tree(e->name);
         if (c.count != e->count || c.allowed_count != e->allowed || c.core_count != e->cores ||
             c.quota_millicpus != e->millicpus)
-            fail_msg("%s: count %u, allowed %u, cores %u, quota %u", e->name, c.count, c.allowed_count,
-                     c.core_count, c.quota_millicpus);
+            fail_msg("%s: count %u, allowed %u, cores %u, quota %u", e->name, c.count,
+                     c.allowed_count, c.core_count, c.quota_millicpus);
         if (e->reason != NULL)
             assert_string_equal(c.reason, e->reason);
         assert_int_equal(c.pinnable, c.count == c.core_count);

@@ -29,8 +29,9 @@ static void test_splitmix_published_vector(void **state)
 {
     (void)state;
     struct rng r = rng_seeded(1234567);
-    static const uint64_t out[] = { 6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
-                                    4593380528125082431u, 16408922859458223821u };
+    static const uint64_t out[] = { 6457827717110365317u, 3203168211198807973u,
+                                    9817491932198370423u, 4593380528125082431u,
+                                    16408922859458223821u };
     for (int i = 0; i < 5; i++)
         assert_true(rng_next(&r) == out[i]);
 }
@@ -43,7 +44,8 @@ static void test_rng_at_is_frozen(void **state)
     assert_true(rng_at(UINT64_MAX, 3, 1000) == rng_at(UINT64_MAX, 3, 1000));
     uint32_t words[4] = { 1000, 7, 3, 0 };
     rng_philox(words, 0x89abcdef, 0x01234567);
-    assert_true(rng_at(0x0123456789abcdef, 3, 7ull << 32 | 1000) == ((uint64_t)words[1] << 32 | words[0]));
+    assert_true(rng_at(0x0123456789abcdef, 3, 7ull << 32 | 1000) ==
+                ((uint64_t)words[1] << 32 | words[0]));
 }
 
 static void test_rng_at_tells_all_coordinates_apart(void **state)

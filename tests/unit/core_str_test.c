@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of core/str: cuts, numbers at their edges, every character and every broken byte sequence. */
+/* Tests of core/str: cuts, numbers at their edges, every character and every broken byte sequence.
+ * */
 #include "tests/unit/test.h"
 
 #include "core/mem.h"
@@ -32,7 +33,8 @@ static void test_compare(void **state)
     assert_true(str_ends(s, str_of(".weight")));
     assert_false(str_starts(str_of("tok"), str_of("token")));
     assert_false(str_ends(str_of("ight"), str_of(".weight")));
-    assert_true(str_starts(s, str_of(NULL)) && str_ends(s, str_of("")) && str_ends(str_of(NULL), str_of("")));
+    assert_true(str_starts(s, str_of(NULL)) && str_ends(s, str_of("")) &&
+                str_ends(str_of(NULL), str_of("")));
     assert_true(str_equal(str_of(NULL), str_of("")));
     assert_false(str_equal(str_of("a"), str_of("b")));
     struct str zero = { "a\0b", 3 };
@@ -60,8 +62,18 @@ static void test_cut(void **state)
 static void test_whole_numbers(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "", " 1", "1 ", "+1", "-1", "0x10", "1e3", "1.0", "18446744073709551616",
-                                       "99999999999999999999999999", "1,000", "\xc2\xb2" };
+    static const char *const bad[] = { "",
+                                       " 1",
+                                       "1 ",
+                                       "+1",
+                                       "-1",
+                                       "0x10",
+                                       "1e3",
+                                       "1.0",
+                                       "18446744073709551616",
+                                       "99999999999999999999999999",
+                                       "1,000",
+                                       "\xc2\xb2" };
     uint64_t u64 = 77;
     for (size_t i = 0; i < LEN_OF(bad); i++) {
         struct str s = exact(bad[i]);
@@ -79,7 +91,8 @@ static void test_whole_numbers(void **state)
     assert_false(str_parse_u32(str_of("4294967296"), 0, UINT32_MAX, &u32));
     assert_false(str_parse_u32(str_of("0"), 1, 10, &u32));
     assert_false(str_parse_u32(str_of("11"), 1, 10, &u32));
-    assert_true(str_parse_u32(str_of("1"), 1, 10, &u32) && str_parse_u32(str_of("10"), 1, 10, &u32));
+    assert_true(str_parse_u32(str_of("1"), 1, 10, &u32) &&
+                str_parse_u32(str_of("10"), 1, 10, &u32));
     int64_t i64;
     assert_true(str_parse_i64(str_of("-9223372036854775808"), INT64_MIN, INT64_MAX, &i64));
     assert_true(i64 == INT64_MIN);
@@ -92,8 +105,10 @@ static void test_whole_numbers(void **state)
 static void test_real_numbers(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "", ".", "-", "e5", "1e", "1e+", "0x1p3", "inf", "nan", " 1", "1 ", "1..2",
-                                       "1.2.3", "1e400", "-1e400", "1f", "infinity", "1_000", "--1", ".e1" };
+    static const char *const bad[] = { "",    ".",        "-",     "e5",    "1e",
+                                       "1e+", "0x1p3",    "inf",   "nan",   " 1",
+                                       "1 ",  "1..2",     "1.2.3", "1e400", "-1e400",
+                                       "1f",  "infinity", "1_000", "--1",   ".e1" };
     double value = 7;
     for (size_t i = 0; i < LEN_OF(bad); i++) {
         struct str s = exact(bad[i]);
@@ -107,7 +122,8 @@ static void test_real_numbers(void **state)
     static const struct {
         const char *text;
         double value;
-    } good[] = { { "0.7", 0.7 }, { "1.", 1 }, { ".5", 0.5 }, { "-2.5e-3", -0.0025 }, { "+1E2", 100 }, { "00", 0 } };
+    } good[] = { { "0.7", 0.7 },         { "1.", 1 },     { ".5", 0.5 },
+                 { "-2.5e-3", -0.0025 }, { "+1E2", 100 }, { "00", 0 } };
     for (size_t i = 0; i < LEN_OF(good); i++) {
         struct str s = exact(good[i].text);
         assert_true(str_parse_f64(s, -1e3, 1e3, &value));
@@ -125,12 +141,36 @@ static void test_sizes(void **state)
         const char *text;
         uint64_t value;
     } good[] = {
-        { "0", 0 }, { "32K", 32768 }, { "32k", 32000 }, { "250M", 262144000 }, { "25.6k", 25600 }, { "1.5G", 1610612736 },
-        { "4GiB", 1ull << 32 }, { "2T", 2ull << 40 }, { "1t", 1000000000000 }, { "1.000", 1 }, { "16m", 16000000 },
+        { "0", 0 },
+        { "32K", 32768 },
+        { "32k", 32000 },
+        { "250M", 262144000 },
+        { "25.6k", 25600 },
+        { "1.5G", 1610612736 },
+        { "4GiB", 1ull << 32 },
+        { "2T", 2ull << 40 },
+        { "1t", 1000000000000 },
+        { "1.000", 1 },
+        { "16m", 16000000 },
         { "18446744073709551615", UINT64_MAX },
     };
-    static const char *const bad[] = { "", "K", "1.", ".5K", "25.6K", "1.5", "1 K", "1KB", "1kiB", "1Ki", "-1K", "1KK",
-                                       "1e3", "16777216T", "18446744073709551616", "1.0000000000000000000k", "0.x" };
+    static const char *const bad[] = { "",
+                                       "K",
+                                       "1.",
+                                       ".5K",
+                                       "25.6K",
+                                       "1.5",
+                                       "1 K",
+                                       "1KB",
+                                       "1kiB",
+                                       "1Ki",
+                                       "-1K",
+                                       "1KK",
+                                       "1e3",
+                                       "16777216T",
+                                       "18446744073709551616",
+                                       "1.0000000000000000000k",
+                                       "0.x" };
     uint64_t value = 7;
     for (size_t i = 0; i < LEN_OF(good); i++) {
         struct str s = exact(good[i].text);
@@ -157,7 +197,8 @@ static void test_utf8_every_character_goes_round(void **state)
         bool character = code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
         size_t len = utf8_encode(bytes, code);
         struct utf8_step step = utf8_decode(bytes, len);
-        if (step.state != UTF8_OK || step.len != len || step.code != (character ? code : UTF8_REPLACEMENT))
+        if (step.state != UTF8_OK || step.len != len ||
+            step.code != (character ? code : UTF8_REPLACEMENT))
             fail_msg("U+%X: state %d, len %d, code %x", code, step.state, step.len, step.code);
     }
 }
@@ -174,9 +215,11 @@ static void test_utf8_every_pair(void **state)
             enum utf8_state want = UTF8_BAD;
             if (a >= 0xc2 && a <= 0xdf && tail)
                 want = UTF8_OK;
-            else if (a >= 0xe0 && a <= 0xef && tail && !(a == 0xe0 && b < 0xa0) && !(a == 0xed && b > 0x9f))
+            else if (a >= 0xe0 && a <= 0xef && tail && !(a == 0xe0 && b < 0xa0) &&
+                     !(a == 0xed && b > 0x9f))
                 want = UTF8_SHORT;
-            else if (a >= 0xf0 && a <= 0xf4 && tail && !(a == 0xf0 && b < 0x90) && !(a == 0xf4 && b > 0x8f))
+            else if (a >= 0xf0 && a <= 0xf4 && tail && !(a == 0xf0 && b < 0x90) &&
+                     !(a == 0xf4 && b > 0x8f))
                 want = UTF8_SHORT;
             if (step.state != want || step.len != (want == UTF8_BAD ? 1 : 2))
                 fail_msg("%02x %02x: state %d, len %d", a, b, step.state, step.len);
@@ -193,13 +236,13 @@ static void test_utf8_maximal_subparts(void **state)
         enum utf8_state state;
         uint8_t step;
     } cases[] = {
-        { "\xe9\xa2", 2, UTF8_SHORT, 2 },         { "\xe9\xa2\x41", 3, UTF8_BAD, 2 },
-        { "\xf0\x9f\x99", 3, UTF8_SHORT, 3 },     { "\xf0\x9f\x99\x41", 4, UTF8_BAD, 3 },
-        { "\xf0\x9f\x99\x82", 4, UTF8_OK, 4 },    { "\xf0\x9f\x41", 3, UTF8_BAD, 2 },
-        { "\xed\xa0\x80", 3, UTF8_BAD, 1 },       { "\xc0\xaf", 2, UTF8_BAD, 1 },
-        { "\xf5\x80\x80\x80", 4, UTF8_BAD, 1 },   { "\x80", 1, UTF8_BAD, 1 },
-        { "\xe2", 1, UTF8_SHORT, 1 },             { "\xff", 1, UTF8_BAD, 1 },
-        { "\xc3\xa9\xff", 3, UTF8_OK, 2 },        { "a\xff", 2, UTF8_OK, 1 },
+        { "\xe9\xa2", 2, UTF8_SHORT, 2 },       { "\xe9\xa2\x41", 3, UTF8_BAD, 2 },
+        { "\xf0\x9f\x99", 3, UTF8_SHORT, 3 },   { "\xf0\x9f\x99\x41", 4, UTF8_BAD, 3 },
+        { "\xf0\x9f\x99\x82", 4, UTF8_OK, 4 },  { "\xf0\x9f\x41", 3, UTF8_BAD, 2 },
+        { "\xed\xa0\x80", 3, UTF8_BAD, 1 },     { "\xc0\xaf", 2, UTF8_BAD, 1 },
+        { "\xf5\x80\x80\x80", 4, UTF8_BAD, 1 }, { "\x80", 1, UTF8_BAD, 1 },
+        { "\xe2", 1, UTF8_SHORT, 1 },           { "\xff", 1, UTF8_BAD, 1 },
+        { "\xc3\xa9\xff", 3, UTF8_OK, 2 },      { "a\xff", 2, UTF8_OK, 1 },
     };
     for (size_t i = 0; i < LEN_OF(cases); i++) {
         struct utf8_step step = utf8_decode(cases[i].bytes, cases[i].len);
