@@ -18,4 +18,6 @@ void kernels_open(struct kernels *k, enum isa isa)
 {
     *k = (struct kernels){ .isa = usable_level(isa) };
     matmul_fill_ref(&k->matmul);
+    vec_fill_ref(&k->vec);
+    attn_fill_ref(&k->attn);
 }

@@ -17,9 +17,8 @@
 
 /* What a stretch of logits is reduced to. */
 struct vec_peak {
-    float max;      /* largest, NaN ignored; -inf when there is none */
-    uint32_t index; /* lowest index that holds it, 0 when there is none */
-    float sum;      /* sum of exp(x - max) */
+    float max; /* largest, NaN ignored; -inf when there is none */
+    float sum; /* sum of exp(x - max) */
 };
 
 struct vec_kernels {

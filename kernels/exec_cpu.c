@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* exec_cpu - opens the forward pass for given limits, and turns each plan into rows, tiles and results.
+ * Memory: lay_out is run twice, first to add up, then to place; so the sum that is printed, the block that is
+ * allocated and the pointers cannot disagree. The block is not cleared: pages that no step needs are never
+ * touched. It grows with rows_max * (width + widest stage) and outputs_max * vocabulary.
+ * Plans come from the scheduler: what contradicts its own limits is a wrong program, hence must. */
+#include "kernels/exec_cpu.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/mem.h"
+#include "core/must.h"
+#include "kernels/forward.h"
+#include "kernels/logprob.h"
+#include "kernels/sample.h"
+
+struct exec_cpu {
+    struct forward f;
+    struct exec_cpu_config config;
+    uint8_t *scratch;
+    size_t scratch_bytes;
+    uint8_t *sample;              /* [workers][sample_bytes] the sampler's own memory */
+    size_t sample_bytes;
+    struct batch_result *results; /* of the step that runs */
+    uint64_t weight_bytes;        /* of the last step */
+};
+
+/* Bump placement; base NULL only adds up. */
+struct place {
+    uint8_t *base;
+    size_t used;
+    bool overflow;
+};
+
+static void *place_take(struct place *p, size_t count, size_t size)
+{
+    size_t bytes, used;
+    if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(p->used, bytes, &used) ||
+        used > SIZE_MAX / 2) {
+        p->overflow = true;
+        return NULL;
+    }
+    void *at = p->base == NULL ? NULL : p->base + p->used;
+    p->used = (used + 127) / 128 * 128;
+    return at;
+}
+
+static void lay_out_workers(struct exec_cpu *e, struct place *p, uint32_t kinds)
+{
+    struct forward *f = &e->f;
+    uint32_t widest = forward_widest_input(f->m), count = workers_count(f->w);
+    f->workers = place_take(p, count, sizeof *f->workers);
+    for (uint32_t i = 0; i < count; i++) {
+        struct forward_worker worker = { .row = place_take(p, widest, sizeof(float)) };
+        for (uint32_t kind = 0; kind < ACT_KINDS; kind++) {
+            if ((kinds >> kind & 1u) != 0)
+                worker.act[kind] = place_take(p, 1, act_row_bytes((enum act_kind)kind, widest));
+        }
+        void *attn = place_take(p, 1, attn_work_bytes(f->m->head_dim));
+        if (p->base == NULL)
+            continue;
+        attn_work_open(&worker.attn, f->m->head_dim, attn);
+        f->workers[i] = worker;
+    }
+}
+
+static void lay_out(struct exec_cpu *e, struct place *p)
+{
+    struct forward *f = &e->f;
+    const struct model *m = f->m;
+    const struct exec_cpu_config *c = &e->config;
+    uint32_t kinds = forward_act_kinds(m, c->act_f32), widest = forward_widest_input(m);
+    size_t act_rows = c->rows_max > c->outputs_max ? c->rows_max : c->outputs_max;
+    lay_out_workers(e, p, kinds);
+    f->rows = place_take(p, c->rows_max, sizeof *f->rows);
+    f->tiles = place_take(p, c->rows_max, sizeof *f->tiles);
+    f->x = place_take(p, (size_t)c->rows_max * m->width, sizeof(float));
+    f->wide = place_take(p, (size_t)c->rows_max * f->wide_cols, sizeof(float));
+    f->cos = place_take(p, (size_t)c->rows_max * m->rope.dim_count, sizeof(float));
+    f->sin = place_take(p, (size_t)c->rows_max * m->rope.dim_count, sizeof(float));
+    for (uint32_t kind = 0; kind < ACT_KINDS; kind++) {
+        if ((kinds >> kind & 1u) != 0)
+            f->act[kind] = place_take(p, act_rows, act_row_bytes((enum act_kind)kind, widest));
+    }
+    f->logits = place_take(p, (size_t)c->outputs_max * m->vocab_count, sizeof(float));
+    f->peaks = place_take(p, (size_t)c->outputs_max * f->peak_count, sizeof *f->peaks);
+    f->next = place_take(p, m->layer_count, sizeof *f->next);
+    e->sample = place_take(p, workers_count(f->w), e->sample_bytes);
+}
+
+size_t exec_cpu_block_bytes(const struct model *m)
+{
+    struct kv_layout l;
+    kv_layout_open(&l, m);
+    return l.block_bytes;
+}
+
+static void finish_output(void *ctx, uint32_t worker, uint32_t index)
+{
+    struct exec_cpu *e = ctx;
+    const struct forward *f = &e->f;
+    const struct batch_output *o = &f->batch->outputs[index];
+    struct batch_result *r = &e->results[index];
+    const float *logits = f->logits + (size_t)index * f->m->vocab_count;
+    struct logprob l;
+    logprob_open(&l, f->peaks + (size_t)index * f->peak_count, f->peak_count);
+    struct sample_scratch *scratch = (void *)(e->sample + worker * e->sample_bytes);
+    r->token = o->sample ? sample_token(o, logits, f->m->vocab_count, scratch) : -1;
+    int32_t wanted = o->target >= 0 ? o->target : r->token;
+    r->logprob = wanted >= 0 ? logprob_of(&l, logits[wanted]) : 0;
+    r->logits = o->logits ? logits : NULL;
+    r->top_count = logprob_top(&l, logits, f->m->vocab_count, o->top_count, r->top);
+}
+
+static int compare_tiles(const void *a, const void *b)
+{
+    const struct forward_tile *x = a, *y = b;
+    if (x->work != y->work)
+        return x->work > y->work ? -1 : 1;
+    return (x->row_begin > y->row_begin) - (x->row_begin < y->row_begin);
+}
+
+/* Fills rows and tiles from the spans, and checks them against the limits. */
+static void plan_rows(struct exec_cpu *e, const struct batch *b)
+{
+    struct forward *f = &e->f;
+    uint32_t tile_rows = ATTN_COLS_MAX / f->heads_per_task, next_row = 0;
+    f->tile_count = 0;
+    for (uint32_t s = 0; s < b->span_count; s++) {
+        const struct batch_span *span = &b->spans[s];
+        uint32_t pos_end = span->pos_begin + span->row_count;
+        must(span->row_begin == next_row && span->row_count > 0 && pos_end <= e->config.ctx_max);
+        must(span->row_count <= b->row_count - next_row);
+        must((uint64_t)span->table_begin + span->table_count <= b->block_count);
+        must((pos_end - 1) / KV_BLOCK_TOKENS < span->table_count);
+        const uint32_t *table = b->blocks + span->table_begin;
+        for (uint32_t i = 0; i <= (pos_end - 1) / KV_BLOCK_TOKENS; i++)
+            must(table[i] < e->config.kv_block_count);
+        for (uint32_t i = 0; i < span->row_count; i++) {
+            uint32_t pos = span->pos_begin + i;
+            f->rows[next_row + i] = (struct forward_row){ pos, table[pos / KV_BLOCK_TOKENS] };
+        }
+        for (uint32_t i = 0; i < span->row_count; i += tile_rows) {
+            uint32_t count = span->row_count - i < tile_rows ? span->row_count - i : tile_rows;
+            f->tiles[f->tile_count++] = (struct forward_tile){ .span = s,
+                                                               .row_begin = next_row + i,
+                                                               .row_count = count,
+                                                               .work = (uint64_t)count * (span->pos_begin + i + count) };
+        }
+        next_row += span->row_count;
+    }
+    must(next_row == b->row_count);
+    qsort(f->tiles, f->tile_count, sizeof *f->tiles, compare_tiles);
+}
+
+static enum rc run(void *ctx, const struct batch *b, struct batch_result *results)
+{
+    struct exec_cpu *e = ctx;
+    struct forward *f = &e->f;
+    must(b->row_count <= e->config.rows_max && b->output_count <= e->config.outputs_max);
+    for (uint32_t i = 0; i < b->row_count; i++)
+        must(b->tokens[i] >= 0 && (uint32_t)b->tokens[i] < f->m->vocab_count);
+    for (uint32_t i = 0; i < b->output_count; i++)
+        must(b->outputs[i].row < b->row_count && b->outputs[i].top_count <= OUTPUT_TOP_MAX &&
+             (b->outputs[i].target < 0 || (uint32_t)b->outputs[i].target < f->m->vocab_count));
+    for (uint32_t i = 0; i < b->copy_count; i++)
+        must(b->copies[i].src_block < e->config.kv_block_count && b->copies[i].dst_block < e->config.kv_block_count &&
+             b->copies[i].src_block != b->copies[i].dst_block && b->copies[i].token_count >= 1 &&
+             b->copies[i].token_count <= KV_BLOCK_TOKENS);
+    plan_rows(e, b);
+    for (uint32_t i = 0; i < f->m->layer_count; i++)
+        atomic_store_explicit(&f->next[i], 0, memory_order_relaxed);
+    f->batch = b;
+    e->results = results;
+    workers_run(f->w, forward_run, f);
+    e->weight_bytes = 0;
+    for (uint32_t i = 0; i < workers_count(f->w); i++)
+        e->weight_bytes += f->workers[i].weight_bytes;
+    return RC_OK;
+}
+
+static enum rc check_config(const struct exec_cpu_config *c, const struct model *m, struct fault *fault)
+{
+    if (c->rows_max < 1 || c->rows_max > STEP_ROWS_MAX)
+        return fault_set(fault, RC_USAGE, "rows of a step %" PRIu32 ", not in [1, %u]", c->rows_max, STEP_ROWS_MAX);
+    if (c->ctx_max < 1 || c->ctx_max > CTX_TOKENS_MAX)
+        return fault_set(fault, RC_USAGE, "context of %" PRIu32 " tokens, not in [1, %u]", c->ctx_max, CTX_TOKENS_MAX);
+    must(c->outputs_max >= 1 && c->kv_block_count >= 1);
+    must(c->kv_block_bytes >= exec_cpu_block_bytes(m) && c->kv_block_bytes % 64 == 0);
+    must((uintptr_t)c->kv_base % 64 == 0);
+    return RC_OK;
+}
+
+enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct workers *w,
+                      const struct exec_cpu_config *config, struct fault *fault)
+{
+    enum rc rc = check_config(config, m, fault);
+    if (rc != RC_OK)
+        return rc;
+    struct exec_cpu *e = mem_alloc(sizeof *e);
+    if (e == NULL)
+        return fault_set(fault, RC_NO_MEMORY, "no memory for an executor");
+    uint32_t group = m->head_count / m->kv_head_count, heads = m->head_count * m->head_dim;
+    uint32_t qkv = heads + 2 * m->kv_head_count * m->head_dim;
+    e->config = *config;
+    e->f = (struct forward){ .m = m,
+                             .w = w,
+                             .act_f32 = config->act_f32,
+                             .kv_base = config->kv_base,
+                             .kv_block_bytes = config->kv_block_bytes,
+                             .heads_per_task = group < ATTN_COLS_MAX ? group : ATTN_COLS_MAX,
+                             .wide_cols = ((qkv > 2 * m->ff_width ? qkv : 2 * m->ff_width) + 15) & ~15u,
+                             .peak_count = (m->vocab_count + FORWARD_PEAK_LOGITS - 1) / FORWARD_PEAK_LOGITS,
+                             .finish = finish_output,
+                             .finish_ctx = e };
+    kernels_open(&e->f.k, config->isa);
+    kv_layout_open(&e->f.kv, m);
+    e->sample_bytes = (sample_scratch_bytes(m->vocab_count) + 127) / 128 * 128;
+    struct place sum = { NULL, 0, false };
+    lay_out(e, &sum);
+    e->scratch_bytes = sum.used;
+    e->scratch = sum.overflow ? NULL : mem_alloc_raw(sum.used);
+    if (e->scratch == NULL || rope_open(&e->f.rope, m) != RC_OK) {
+        rc = fault_set(fault, RC_NO_MEMORY,
+                       "no memory for %zu bytes of scratch (%" PRIu32 " rows, %" PRIu32 " outputs a step)", sum.used,
+                       config->rows_max, config->outputs_max);
+        exec_cpu_close(e);
+        return rc;
+    }
+    struct place place = { e->scratch, 0, false };
+    lay_out(e, &place);
+    memset(e->sample, 0, workers_count(w) * e->sample_bytes);
+    *out = e;
+    return RC_OK;
+}
+
+void exec_cpu_close(struct exec_cpu *e)
+{
+    if (e == NULL)
+        return;
+    rope_close(&e->f.rope);
+    mem_free(e->scratch);
+    mem_free(e);
+}
+
+struct executor exec_cpu_executor(struct exec_cpu *e)
+{
+    return (struct executor){ .ctx = e,
+                              .limits = { .rows_max = e->config.rows_max,
+                                          .outputs_max = e->config.outputs_max,
+                                          .vocab_count = e->f.m->vocab_count,
+                                          .ctx_max = e->config.ctx_max },
+                              .run = run };
+}
+
+size_t exec_cpu_scratch_bytes(const struct exec_cpu *e)
+{
+    return e->scratch_bytes;
+}
+
+uint64_t exec_cpu_weight_bytes(const struct exec_cpu *e)
+{
+    return e->weight_bytes;
+}
+
+enum isa exec_cpu_isa(const struct exec_cpu *e)
+{
+    return e->f.k.isa;
+}

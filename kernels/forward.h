@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* forward - one step of the model over a frozen plan, on every worker at once.
+ *   numerics  a row's result depends on its token, its position and the keys and values of its sequence alone;
+ *             how rows, weights and attention are shared out among workers changes nothing (kernels/README.md)
+ *   memory    laid out once by forward_open; nothing is allocated afterwards
+ *   owner     exec_cpu; the step runs on the scheduler's thread as worker 0
+ *   reading   every weight is read once a step, whatever the rows: weight_bytes counts what was read */
+#ifndef QUIRE_KERNELS_FORWARD_H
+#define QUIRE_KERNELS_FORWARD_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/attr.h"
+#include "core/batch.h"
+#include "core/model.h"
+#include "core/workers.h"
+#include "kernels/kernels.h"
+#include "kernels/kv_layout.h"
+#include "kernels/rope.h"
+
+#define FORWARD_PEAK_LOGITS 4096u /* logits reduced at once: a fixed cut, part of the numerics */
+
+/* Where a row's token lives. */
+struct forward_row {
+    uint32_t pos;
+    uint32_t block; /* KV block of that position */
+};
+
+/* Rows of one span that are attended to together. */
+struct forward_tile {
+    uint32_t span;
+    uint32_t row_begin; /* in the batch */
+    uint32_t row_count;
+    uint64_t work; /* rows times keys, for the order of tasks */
+};
+
+struct forward_worker {
+    ATTR_CACHE_LINE struct attn_work attn;
+    float *row;                 /* [widest input] a row on its way to quantization */
+    uint8_t *act[ACT_KINDS];    /* one row of each kind: steps of a single row */
+    uint64_t weight_bytes;      /* read in this step */
+    char pad[64];               /* neighbours' counters stay off this line */
+};
+
+struct forward {
+    const struct model *m;
+    struct kernels k;
+    struct workers *w;
+    bool act_f32;
+    struct rope rope;
+    struct kv_layout kv;
+    uint8_t *kv_base;
+    size_t kv_block_bytes;
+    uint32_t heads_per_task; /* query heads of one attention task */
+    uint32_t wide_cols;      /* floats of a row of wide */
+
+    /* The step. */
+    const struct batch *batch;
+    struct forward_row *rows;   /* [rows] */
+    struct forward_tile *tiles; /* longest first */
+    uint32_t tile_count;
+    uint32_t peak_count; /* of one output */
+    /* Once for each output, on any worker, when its logits and peaks are there. */
+    void (*finish)(void *ctx, uint32_t worker, uint32_t output);
+    void *finish_ctx;
+
+    /* Activations, by row. */
+    float *x;                /* [rows][width] the residual stream */
+    float *wide;             /* [rows][wide_cols] q, k, v, then gate and up */
+    float *cos, *sin;        /* [rows][rope.dim_count] */
+    uint8_t *act[ACT_KINDS]; /* quantized input of the next matmul */
+    float *logits;           /* [outputs][vocab] */
+    struct vec_peak *peaks;  /* [outputs][peak_count] */
+    struct forward_worker *workers;
+    atomic_uint *next; /* [layers] attention tasks handed out */
+};
+
+/* forward_run - computes a step: x, keys and values, and the logits and peaks of every output. The rows and
+ * tiles of the plan are filled in already. A workers_fn; ctx is the struct forward. */
+void forward_run(void *ctx, uint32_t worker, uint32_t worker_count);
+
+/* forward_widest_input / forward_act_kinds - longest row any matmul takes; set of kinds (a bit each) in use. */
+uint32_t forward_widest_input(const struct model *m);
+uint32_t forward_act_kinds(const struct model *m, bool act_f32);
+
+#endif
