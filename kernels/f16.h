@@ -31,4 +31,35 @@ static inline float bf16_to_f32(uint16_t h)
     return f32_from_bits((uint32_t)h << 16);
 }
 
+/* Rounding to the nearest, ties to even: half of the last kept place, and that place itself, are added
+ * before the cut; a carry walks into the exponent by itself, up to infinity. */
+static inline uint16_t f32_to_f16(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+    if (magnitude >= 0x47800000u) /* 2^16 and above */
+        return (uint16_t)(sign | 0x7c00u);
+    if (magnitude >= 0x38800000u) { /* 2^-14 and above: a normal result */
+        magnitude -= 112u << 23;
+        return (uint16_t)(sign | (magnitude + 0xfffu + (magnitude >> 13 & 1u)) >> 13);
+    }
+    uint32_t shift = 126 - (magnitude >> 23); /* in units of 2^-24, the smallest subnormal */
+    if (shift > 24)
+        return (uint16_t)sign;
+    uint32_t fraction = (magnitude & 0x7fffffu) | 0x800000u;
+    return (uint16_t)(sign | (fraction + (1u << (shift - 1)) - 1 + (fraction >> shift & 1u)) >> shift);
+}
+
+static inline uint16_t f32_to_bf16(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
 #endif
