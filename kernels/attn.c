@@ -63,19 +63,13 @@ void attn_run(const struct attn_kernels *k, const struct attn *a, const struct a
         k->split(a, s, w, &w->part);
         k->merge(&w->acc, &w->part, a->head_dim, attn_col_begin(a, s), cols);
     }
-    attn_store(a, &w->acc);
+    attn_store(k, a, &w->acc);
 }
 
-void attn_store(const struct attn *a, const struct attn_part *acc)
+void attn_store(const struct attn_kernels *k, const struct attn *a, const struct attn_part *acc)
 {
-    for (uint32_t row = 0; row < a->row_count; row++) {
-        for (uint32_t head = 0; head < a->head_count; head++) {
-            uint32_t c = row * a->head_count + head;
-            const float *o = acc->o + (size_t)c * a->head_dim;
-            float *out = a->out + row * a->stride + (size_t)head * a->head_dim;
-            float inverse = 1.0f / acc->sum[c];
-            for (uint32_t d = 0; d < a->head_dim; d++)
-                out[d] = o[d] * inverse;
-        }
+    for (uint32_t c = 0; c < a->row_count * a->head_count; c++) {
+        float *out = a->out + c / a->head_count * a->stride + (size_t)(c % a->head_count) * a->head_dim;
+        k->store(out, acc->o + (size_t)c * a->head_dim, acc->sum[c], a->head_dim);
     }
 }

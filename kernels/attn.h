@@ -51,6 +51,8 @@ struct attn_kernels {
     /* acc = acc merged with the split to its right, columns [col_begin, col_end). */
     void (*merge)(const struct attn_part *acc, const struct attn_part *right, uint32_t head_dim, uint32_t col_begin,
                   uint32_t col_end);
+    /* out = o / sum, as a product with 1 / sum. */
+    void (*store)(float *out, const float *o, float sum, uint32_t head_dim);
 };
 
 /* attn_fill_ref - fills every slot. attn_fill_avx2 - overrides what it has; x86 only. */
@@ -72,6 +74,6 @@ void attn_work_open(struct attn_work *w, uint32_t head_dim, void *mem);
 
 /* attn_run - all splits of a, merged, into out. attn_store - out = acc / sum. */
 void attn_run(const struct attn_kernels *k, const struct attn *a, const struct attn_work *w);
-void attn_store(const struct attn *a, const struct attn_part *acc);
+void attn_store(const struct attn_kernels *k, const struct attn *a, const struct attn_part *acc);
 
 #endif

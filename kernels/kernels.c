@@ -20,4 +20,10 @@ void kernels_open(struct kernels *k, enum isa isa)
     matmul_fill_ref(&k->matmul);
     vec_fill_ref(&k->vec);
     attn_fill_ref(&k->attn);
+#if defined(__x86_64__)
+    if (k->isa >= ISA_AVX2) {
+        vec_fill_avx2(&k->vec);
+        attn_fill_avx2(&k->attn);
+    }
+#endif
 }

@@ -87,7 +87,14 @@ static void merge_ref(const struct attn_part *acc, const struct attn_part *right
     }
 }
 
+static void store_ref(float *out, const float *o, float sum, uint32_t head_dim)
+{
+    float inverse = 1.0f / sum;
+    for (uint32_t d = 0; d < head_dim; d++)
+        out[d] = o[d] * inverse;
+}
+
 void attn_fill_ref(struct attn_kernels *k)
 {
-    *k = (struct attn_kernels){ .split = split_ref, .merge = merge_ref };
+    *k = (struct attn_kernels){ .split = split_ref, .merge = merge_ref, .store = store_ref };
 }

@@ -3,9 +3,9 @@
  * A sum of n terms in L lanes means: lane i adds the terms i, i + L, i + 2L, ... in that order from +0, then
  * lane i takes lane i + L/2, i + L/4, ... until lane 0 has all. */
 #include <math.h>
-#include <string.h>
 
 #include "kernels/expf.h"
+#include "kernels/f16.h"
 #include "kernels/vec.h"
 
 static float sum_lanes(float *lane, uint32_t count)
@@ -51,34 +51,10 @@ static void add_scaled_ref(float *dst, const float *x, float scale, uint32_t n)
         dst[i] = fmaf(scale, x[i], dst[i]);
 }
 
-/* Rounding by hand: the mantissa is shifted to its place, and half of the last place plus its own last bit
- * added before the cut. A carry walks into the exponent by itself, up to infinity. */
-static uint16_t f16_from_f32(float f)
-{
-    uint32_t x;
-    memcpy(&x, &f, sizeof x);
-    uint16_t sign = (uint16_t)(x >> 16 & 0x8000u);
-    x &= 0x7fffffffu;
-    if (x > 0x7f800000u) /* NaN: quiet, the upper payload kept, as the processors do */
-        return (uint16_t)(sign | 0x7e00u | (x >> 13 & 0x3ffu));
-    if (x >= 0x47800000u) /* 65536 and above */
-        return (uint16_t)(sign | 0x7c00u);
-    if (x < 0x33000000u) /* below half of the smallest */
-        return sign;
-    uint32_t exponent = x >> 23, mantissa = x & 0x7fffffu, shift = 13;
-    if (exponent < 113) { /* subnormal result: the hidden bit is written out */
-        mantissa |= 0x800000u;
-        shift = 126 - exponent;
-        exponent = 112;
-    }
-    uint32_t half = (1u << (shift - 1)) - 1 + (mantissa >> shift & 1u);
-    return (uint16_t)(sign | (((exponent - 112) << 10) + ((mantissa + half) >> shift)));
-}
-
 static void to_f16_ref(uint16_t *dst, const float *x, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        dst[i] = f16_from_f32(x[i]);
+        dst[i] = f32_to_f16(x[i]);
 }
 
 static void peak_ref(struct vec_peak *out, const float *x, uint32_t n)
