@@ -11,7 +11,7 @@
 void bytes_close(struct bytes *b)
 {
     mem_free(b->data);
-    *b = (struct bytes){0};
+    *b = (struct bytes){ 0 };
 }
 
 void bytes_put(struct bytes *b, const void *data, size_t len)
@@ -93,7 +93,7 @@ void gguf_put_f32(struct bytes *b, const char *name, float v)
 
 void gguf_put_bool(struct bytes *b, const char *name, bool v)
 {
-    gguf_put_scalar(b, name, GGUF_BOOL, &(uint8_t){v}, 1);
+    gguf_put_scalar(b, name, GGUF_BOOL, &(uint8_t){ v }, 1);
 }
 
 void gguf_put_string(struct bytes *b, const char *name, const char *text)
