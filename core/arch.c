@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* arch - the table behind arch.h. A new family is a row here, a line in arch_names, golden logits, and code
- * only for what no family before it needed. */
+/* arch - the table behind arch.h. A new family is a row here, a line in arch_names, golden logits,
+ * and code only for what no family before it needed. */
 #include "core/arch.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* arch - what distinguishes one model architecture from another: the small constant description from which
- * the one forward pass runs, and by which a file is checked. A field is added together with the code that
- * reads it, never before.
+/* arch - what distinguishes one model architecture from another: the small constant description
+ * from which the one forward pass runs, and by which a file is checked. A field is added together
+ * with the code that reads it, never before.
  *   thread any: constants
  *   source the names are the values of general.architecture in GGUF files */
 #ifndef QUIRE_CORE_ARCH_H

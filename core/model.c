@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* model - loading. The order is: architecture, sizes, rope, then tensors, each checked against the sizes that
- * came before it, so that after model_open no later code needs to doubt a shape.
+/* model - loading. The order is: architecture, sizes, rope, then tensors, each checked against the
+ * sizes that came before it, so that after model_open no later code needs to doubt a shape.
  *   1 every number is within limits.h and non-zero before it divides or multiplies anything
  *   2 every weight has exactly the shape that the sizes ask for, in a format the kernels know
- *   3 vectors (norms, biases, frequency factors) are copied: the file promises them no alignment, and they
- *     are small. Matrices are views of the mapping
- * Sizes that a file may leave out are derived from tensors only where the format says so (vocabulary, head
- * width), never guessed. */
+ *   3 vectors (norms, biases, frequency factors) are copied: the file promises them no alignment,
+ *     and they are small. Matrices are views of the mapping
+ * Sizes that a file may leave out are derived from tensors only where the format says so
+ * (vocabulary, head width), never guessed. */
 #include "core/model.h"
 
 #include <inttypes.h>
@@ -38,7 +38,8 @@ static const char *layer_name(struct loader *l, uint32_t layer, const char *suff
 }
 
 /* A key that the file must have. */
-static enum rc need_u32(struct loader *l, const char *suffix, uint32_t min, uint32_t max, uint32_t *out)
+static enum rc need_u32(struct loader *l, const char *suffix, uint32_t min, uint32_t max,
+                        uint32_t *out)
 {
     const char *name = key_name(l, suffix);
     enum rc rc = gguf_get_u32(l->g, name, min, max, out, l->fault);
@@ -48,7 +49,8 @@ static enum rc need_u32(struct loader *l, const char *suffix, uint32_t min, uint
 }
 
 /* A key that may be absent: out keeps its default. */
-static enum rc want_u32(struct loader *l, const char *suffix, uint32_t min, uint32_t max, uint32_t *out)
+static enum rc want_u32(struct loader *l, const char *suffix, uint32_t min, uint32_t max,
+                        uint32_t *out)
 {
     enum rc rc = gguf_get_u32(l->g, key_name(l, suffix), min, max, out, l->fault);
     return rc == RC_NOT_FOUND ? RC_OK : rc;
@@ -61,12 +63,13 @@ static enum rc want_f32(struct loader *l, const char *suffix, float min, float m
     if (rc == RC_NOT_FOUND)
         return RC_OK;
     if (rc == RC_OK && !(*out >= min && *out <= max))
-        return fault_set(l->fault, RC_CORRUPT, "metadata key %s is %g, not in [%g, %g]", name, (double)*out,
-                         (double)min, (double)max);
+        return fault_set(l->fault, RC_CORRUPT, "metadata key %s is %g, not in [%g, %g]", name,
+                         (double)*out, (double)min, (double)max);
     return rc;
 }
 
-/* head_count_kv may be a number or one number a layer; layers that differ are another architecture's. */
+/* head_count_kv may be a number or one number a layer; layers that differ are another
+ * architecture's. */
 static enum rc load_kv_heads(struct loader *l)
 {
     struct model *m = l->m;
@@ -80,11 +83,13 @@ static enum rc load_kv_heads(struct loader *l)
     int64_t first = gguf_key_i64(key, 0);
     for (uint64_t i = 1; i < key->count; i++) {
         if (gguf_key_i64(key, i) != first)
-            return fault_set(l->fault, RC_UNSUPPORTED, "metadata key %s differs between layers", name);
+            return fault_set(l->fault, RC_UNSUPPORTED, "metadata key %s differs between layers",
+                             name);
     }
     if (first < 1 || first > m->head_count)
-        return fault_set(l->fault, RC_CORRUPT, "metadata key %s is %" PRId64 ", not in [1, %" PRIu32 "]", name,
-                         first, m->head_count);
+        return fault_set(l->fault, RC_CORRUPT,
+                         "metadata key %s is %" PRId64 ", not in [1, %" PRIu32 "]", name, first,
+                         m->head_count);
     m->kv_head_count = (uint32_t)first;
     return RC_OK;
 }
@@ -98,7 +103,8 @@ static enum rc load_heads(struct loader *l)
     if (rc != RC_OK)
         return rc;
     if (m->head_count % m->kv_head_count != 0)
-        return fault_set(l->fault, RC_CORRUPT, "%" PRIu32 " query heads are not a multiple of %" PRIu32 " KV heads",
+        return fault_set(l->fault, RC_CORRUPT,
+                         "%" PRIu32 " query heads are not a multiple of %" PRIu32 " KV heads",
                          m->head_count, m->kv_head_count);
     m->head_dim = m->width / m->head_count;
     rc = want_u32(l, "attention.key_length", 1, MODEL_HEAD_DIM_MAX, &m->head_dim);
@@ -108,13 +114,16 @@ static enum rc load_heads(struct loader *l)
     if (rc != RC_OK)
         return rc;
     if (value_dim != m->head_dim)
-        return fault_set(l->fault, RC_UNSUPPORTED, "keys of %" PRIu32 " but values of %" PRIu32 " elements a head",
+        return fault_set(l->fault, RC_UNSUPPORTED,
+                         "keys of %" PRIu32 " but values of %" PRIu32 " elements a head",
                          m->head_dim, value_dim);
     if (m->head_dim < 16 || m->head_dim > MODEL_HEAD_DIM_MAX || m->head_dim % 8 != 0)
-        return fault_set(l->fault, RC_UNSUPPORTED, "head width %" PRIu32 " is not a multiple of 8 in [16, %u]",
-                         m->head_dim, MODEL_HEAD_DIM_MAX);
+        return fault_set(l->fault, RC_UNSUPPORTED,
+                         "head width %" PRIu32 " is not a multiple of 8 in [16, %u]", m->head_dim,
+                         MODEL_HEAD_DIM_MAX);
     if (m->head_count * m->head_dim > MODEL_WIDTH_MAX)
-        return fault_set(l->fault, RC_UNSUPPORTED, "%" PRIu32 " heads of %" PRIu32 " elements are more than %u",
+        return fault_set(l->fault, RC_UNSUPPORTED,
+                         "%" PRIu32 " heads of %" PRIu32 " elements are more than %u",
                          m->head_count, m->head_dim, MODEL_WIDTH_MAX);
     m->attn_scale = 1.0f / sqrtf((float)m->head_dim);
     return RC_OK;
@@ -160,8 +169,8 @@ static enum rc want_factor(struct loader *l, const char *suffix, float *factor)
     float value = 0;
     enum rc rc = want_f32(l, suffix, 0, 1e6f, &value);
     if (rc == RC_OK && value != 0 && value < 1)
-        return fault_set(l->fault, RC_CORRUPT, "metadata key %s is %g, neither 0 nor at least 1", l->name,
-                         (double)value);
+        return fault_set(l->fault, RC_CORRUPT, "metadata key %s is %g, neither 0 nor at least 1",
+                         l->name, (double)value);
     *factor = value == 0 ? 1 : value;
     return rc;
 }
@@ -186,8 +195,8 @@ static enum rc load_rope_scaling(struct loader *l, struct model_rope *r)
     else if (type.len == 4 && memcmp(type.text, "yarn", 4) == 0)
         r->scaling = MODEL_ROPE_YARN;
     else
-        return fault_set(l->fault, RC_UNSUPPORTED, "%s \"%.*s\"", name, (int)(type.len < 32 ? type.len : 32),
-                         type.text);
+        return fault_set(l->fault, RC_UNSUPPORTED, "%s \"%.*s\"", name,
+                         (int)(type.len < 32 ? type.len : 32), type.text);
     rc = want_factor(l, "rope.scaling.factor", &r->factor);
     if (r->scaling != MODEL_ROPE_YARN)
         return rc;
@@ -210,8 +219,13 @@ static enum rc load_rope_scaling(struct loader *l, struct model_rope *r)
 static enum rc load_rope(struct loader *l)
 {
     struct model_rope *r = &l->m->rope;
-    *r = (struct model_rope){ .base = 10000, .dim_count = l->m->head_dim, .factor = 1, .ext_factor = 1,
-                              .attn_factor = 1, .beta_fast = 32, .beta_slow = 1 };
+    *r = (struct model_rope){ .base = 10000,
+                              .dim_count = l->m->head_dim,
+                              .factor = 1,
+                              .ext_factor = 1,
+                              .attn_factor = 1,
+                              .beta_fast = 32,
+                              .beta_slow = 1 };
     enum rc rc = want_f32(l, "rope.freq_base", 1.001f, 1e12f, &r->base);
     if (rc == RC_OK)
         rc = want_u32(l, "rope.dimension_count", 2, l->m->head_dim, &r->dim_count);
@@ -225,7 +239,8 @@ static enum rc load_rope(struct loader *l)
 /* Formats that hold weights; integers and doubles are data of other kinds. */
 static bool is_weight_type(enum dtype type)
 {
-    return type != DTYPE_I8 && type != DTYPE_I16 && type != DTYPE_I32 && type != DTYPE_I64 && type != DTYPE_F64;
+    return type != DTYPE_I8 && type != DTYPE_I16 && type != DTYPE_I32 && type != DTYPE_I64 &&
+           type != DTYPE_F64;
 }
 
 static enum rc missing_tensor(struct loader *l)
@@ -233,25 +248,29 @@ static enum rc missing_tensor(struct loader *l)
     return fault_set(l->fault, RC_CORRUPT, "tensor %s is missing", l->name);
 }
 
-/* The matrix called l->name as a stack of count matrices of rows x cols; count 1 is a plain matrix. */
-static enum rc take_stack(struct loader *l, uint32_t rows, uint32_t cols, uint32_t count, struct weight *out)
+/* The matrix called l->name as a stack of count matrices of rows x cols; count 1 is a plain matrix.
+ * */
+static enum rc take_stack(struct loader *l, uint32_t rows, uint32_t cols, uint32_t count,
+                          struct weight *out)
 {
     const struct gguf_tensor *t = gguf_find_tensor(l->g, l->name);
     if (t == NULL)
         return missing_tensor(l);
     if (t->dims[0] != cols || t->dims[1] != rows || t->dims[2] != count || t->dims[3] != 1)
         return fault_set(l->fault, RC_CORRUPT,
-                         "tensor %s is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64 ", expected %" PRIu32
-                         " x %" PRIu32 " x %" PRIu32 " x 1",
-                         l->name, t->dims[0], t->dims[1], t->dims[2], t->dims[3], cols, rows, count);
+                         "tensor %s is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64
+                         ", expected %" PRIu32 " x %" PRIu32 " x %" PRIu32 " x 1",
+                         l->name, t->dims[0], t->dims[1], t->dims[2], t->dims[3], cols, rows,
+                         count);
     if (!is_weight_type(t->type))
-        return fault_set(l->fault, RC_UNSUPPORTED, "tensor %s has type %s, not one of weights", l->name,
-                         dtype_find((uint32_t)t->type)->name);
+        return fault_set(l->fault, RC_UNSUPPORTED, "tensor %s has type %s, not one of weights",
+                         l->name, dtype_find((uint32_t)t->type)->name);
     *out = (struct weight){ t->data, t->type, rows, cols, 0 };
     if (!dtype_row_bytes(&out->row_bytes, t->type, cols) ||
         t->bytes / count / rows < out->row_bytes)
-        return fault_set(l->fault, RC_CORRUPT, "tensor %s has rows of %" PRIu32 " elements, not whole %s blocks",
-                         l->name, cols, dtype_find((uint32_t)t->type)->name);
+        return fault_set(l->fault, RC_CORRUPT,
+                         "tensor %s has rows of %" PRIu32 " elements, not whole %s blocks", l->name,
+                         cols, dtype_find((uint32_t)t->type)->name);
     l->m->weight_bytes += out->row_bytes * rows * count;
     return RC_OK;
 }
@@ -271,8 +290,9 @@ static enum rc take_vector(struct loader *l, uint32_t count, bool required, cons
         return fault_set(l->fault, RC_UNSUPPORTED, "tensor %s has type %s, expected F32", l->name,
                          dtype_find((uint32_t)t->type)->name);
     if (t->elems != count || t->dims[0] != count)
-        return fault_set(l->fault, RC_CORRUPT, "tensor %s has %" PRIu64 " elements, expected %" PRIu32, l->name,
-                         t->elems, count);
+        return fault_set(l->fault, RC_CORRUPT,
+                         "tensor %s has %" PRIu64 " elements, expected %" PRIu32, l->name, t->elems,
+                         count);
     float *copy = mem_alloc_array(count, sizeof *copy);
     if (copy == NULL)
         return fault_set(l->fault, RC_NO_MEMORY, "no memory for tensor %s", l->name);
@@ -308,7 +328,8 @@ static enum rc load_attention(struct loader *l, uint32_t i)
         layer_name(l, i, parts[p].bias);
         rc = take_vector(l, parts[p].rows, false, parts[p].out_bias);
         if (rc == RC_OK && *parts[p].out_bias != NULL && !m->arch->attn_bias)
-            rc = fault_set(l->fault, RC_UNSUPPORTED, "tensor %s in architecture %s", l->name, m->arch->name);
+            rc = fault_set(l->fault, RC_UNSUPPORTED, "tensor %s in architecture %s", l->name,
+                           m->arch->name);
     }
     return rc;
 }
@@ -340,7 +361,8 @@ static enum rc load_feed_forward(struct loader *l, uint32_t i)
     return rc;
 }
 
-/* The vocabulary is as long as the embedding; a tokenizer that knows more tokens could feed an id beyond it. */
+/* The vocabulary is as long as the embedding; a tokenizer that knows more tokens could feed an id
+ * beyond it. */
 static enum rc load_ends(struct loader *l)
 {
     struct model *m = l->m;
@@ -349,12 +371,14 @@ static enum rc load_ends(struct loader *l)
     if (t == NULL)
         return missing_tensor(l);
     if (t->dims[1] > MODEL_VOCAB_MAX)
-        return fault_set(l->fault, RC_UNSUPPORTED, "a vocabulary of %" PRIu64 " tokens is more than %u", t->dims[1],
+        return fault_set(l->fault, RC_UNSUPPORTED,
+                         "a vocabulary of %" PRIu64 " tokens is more than %u", t->dims[1],
                          MODEL_VOCAB_MAX);
     m->vocab_count = (uint32_t)t->dims[1];
     const struct gguf_key *tokens = gguf_find_key(l->g, "tokenizer.ggml.tokens");
     if (tokens != NULL && tokens->kind == GGUF_ARRAY && tokens->count > m->vocab_count)
-        return fault_set(l->fault, RC_CORRUPT, "tokenizer.ggml.tokens has %" PRIu64 " tokens, token_embd.weight %" PRIu32,
+        return fault_set(l->fault, RC_CORRUPT,
+                         "tokenizer.ggml.tokens has %" PRIu64 " tokens, token_embd.weight %" PRIu32,
                          tokens->count, m->vocab_count);
     enum rc rc = take_matrix(l, m->vocab_count, m->width, &m->embed);
     if (rc != RC_OK)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* attn - the walk over the splits of one task, and its memory.
- * Scores of a whole split are made first, then its values are summed: the kernel reads the keys of 256 tokens,
- * then their values, so that both streams are long. A query head's running result stays in work memory, which
- * is a few hundred KiB a worker at the very most and fits the second-level cache. */
+ * Scores of a whole split are made first, then its values are summed: the kernel reads the keys of
+ * 256 tokens, then their values, so that both streams are long. A query head's running result stays
+ * in work memory, which is a few hundred KiB a worker at the very most and fits the second-level
+ * cache. */
 #include "kernels/attn.h"
 
 #include "core/must.h"
@@ -69,7 +70,8 @@ void attn_run(const struct attn_kernels *k, const struct attn *a, const struct a
 void attn_store(const struct attn_kernels *k, const struct attn *a, const struct attn_part *acc)
 {
     for (uint32_t c = 0; c < a->row_count * a->head_count; c++) {
-        float *out = a->out + c / a->head_count * a->stride + (size_t)(c % a->head_count) * a->head_dim;
+        float *out =
+            a->out + c / a->head_count * a->stride + (size_t)(c % a->head_count) * a->head_dim;
         k->store(out, acc->o + (size_t)c * a->head_dim, acc->sum[c], a->head_dim);
     }
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* attn - causal attention of some rows of one sequence over its paged keys and values, for query heads that
- * share one KV head.
- *   numerics  the keys are cut at absolute positions 256 i; each split gives (max, sum, weighted values), the
- *             splits of a row are merged left to right (kernels/README.md). So a row's result depends on its
- *             query and on the keys 0 .. pos alone: not on the rows beside it, on who computes it, or when
+/* attn - causal attention of some rows of one sequence over its paged keys and values, for query
+ * heads that share one KV head.
+ *   numerics  the keys are cut at absolute positions 256 i; each split gives (max, sum, weighted
+ *             values), the splits of a row are merged left to right (kernels/README.md). So a row's
+ *             result depends on its query and on the keys 0 .. pos alone: not on the rows beside
+ *             it, on who computes it, or when
  *   layout    keys and values in a block as in kernels/kv_layout.h
  *   thread    any; work memory belongs to one call at a time
- *   limits    ATTN_COLS_MAX columns (row x head) a call; head_dim a multiple of 8, at most MODEL_HEAD_DIM_MAX */
+ *   limits    ATTN_COLS_MAX columns (row x head) a call; head_dim a multiple of 8, at most
+ *             MODEL_HEAD_DIM_MAX */
 #ifndef QUIRE_KERNELS_ATTN_H
 #define QUIRE_KERNELS_ATTN_H
 
@@ -31,7 +33,8 @@ struct attn {
     size_t stride;  /* floats between two rows */
 };
 
-/* Result of one split, and the work memory to make it. Column c is row c / head_count, head c % head_count. */
+/* Result of one split, and the work memory to make it. Column c is row c / head_count, head c %
+ * head_count. */
 struct attn_part {
     float *max; /* [cols] */
     float *sum; /* [cols] */
@@ -47,10 +50,11 @@ struct attn_work {
 
 struct attn_kernels {
     /* Columns of rows that see a key of this split; the others of part are left alone. */
-    void (*split)(const struct attn *a, uint32_t split, const struct attn_work *w, const struct attn_part *part);
+    void (*split)(const struct attn *a, uint32_t split, const struct attn_work *w,
+                  const struct attn_part *part);
     /* acc = acc merged with the split to its right, columns [col_begin, col_end). */
-    void (*merge)(const struct attn_part *acc, const struct attn_part *right, uint32_t head_dim, uint32_t col_begin,
-                  uint32_t col_end);
+    void (*merge)(const struct attn_part *acc, const struct attn_part *right, uint32_t head_dim,
+                  uint32_t col_begin, uint32_t col_end);
     /* out = o / sum, as a product with 1 / sum. */
     void (*store)(float *out, const float *o, float sum, uint32_t head_dim);
 };
@@ -65,8 +69,8 @@ uint32_t attn_split_count(const struct attn *a);
 /* attn_col_begin - first column that sees a key of this split. */
 uint32_t attn_col_begin(const struct attn *a, uint32_t split);
 
-/* attn_part_bytes / attn_work_bytes - memory of either for head_dim; attn_part_open, attn_work_open - lay it
- * out over mem (64-byte aligned). */
+/* attn_part_bytes / attn_work_bytes - memory of either for head_dim; attn_part_open, attn_work_open
+ * - lay it out over mem (64-byte aligned). */
 size_t attn_part_bytes(uint32_t head_dim, uint32_t cols);
 void attn_part_open(struct attn_part *part, uint32_t head_dim, uint32_t cols, void *mem);
 size_t attn_work_bytes(uint32_t head_dim);

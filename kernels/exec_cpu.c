@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* exec_cpu - opens the forward pass for given limits, and turns each plan into rows, tiles and results.
- * Memory: lay_out is run twice, first to add up, then to place; so the sum that is printed, the block that is
- * allocated and the pointers cannot disagree. The block is not cleared: pages that no step needs are never
- * touched. It grows with rows_max * (width + widest stage) and outputs_max * vocabulary.
- * Plans come from the scheduler: what contradicts its own limits is a wrong program, hence must. */
+/* exec_cpu - opens the forward pass for given limits, and turns each plan into rows, tiles and
+ * results. Memory: lay_out is run twice, first to add up, then to place; so the sum that is
+ * printed, the block that is allocated and the pointers cannot disagree. The block is not cleared:
+ * pages that no step needs are never touched. It grows with rows_max * (width + widest stage) and
+ * outputs_max * vocabulary. Plans come from the scheduler: what contradicts its own limits is a
+ * wrong program, hence must. */
 #include "kernels/exec_cpu.h"
 
 #include <inttypes.h>
@@ -21,7 +22,7 @@ struct exec_cpu {
     struct exec_cpu_config config;
     uint8_t *scratch;
     size_t scratch_bytes;
-    uint8_t *sample;              /* [workers][sample_bytes] the sampler's own memory */
+    uint8_t *sample; /* [workers][sample_bytes] the sampler's own memory */
     size_t sample_bytes;
     struct batch_result *results; /* of the step that runs */
     uint64_t weight_bytes;        /* of the last step */
@@ -37,8 +38,8 @@ struct place {
 static void *place_take(struct place *p, size_t count, size_t size)
 {
     size_t bytes, used;
-    if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(p->used, bytes, &used) ||
-        used > SIZE_MAX / 2) {
+    if (__builtin_mul_overflow(count, size, &bytes) ||
+        __builtin_add_overflow(p->used, bytes, &used) || used > SIZE_MAX / 2) {
         p->overflow = true;
         return NULL;
     }
@@ -144,10 +145,11 @@ static void plan_rows(struct exec_cpu *e, const struct batch *b)
         }
         for (uint32_t i = 0; i < span->row_count; i += tile_rows) {
             uint32_t count = span->row_count - i < tile_rows ? span->row_count - i : tile_rows;
-            f->tiles[f->tile_count++] = (struct forward_tile){ .span = s,
-                                                               .row_begin = next_row + i,
-                                                               .row_count = count,
-                                                               .work = (uint64_t)count * (span->pos_begin + i + count) };
+            f->tiles[f->tile_count++] =
+                (struct forward_tile){ .span = s,
+                                       .row_begin = next_row + i,
+                                       .row_count = count,
+                                       .work = (uint64_t)count * (span->pos_begin + i + count) };
         }
         next_row += span->row_count;
     }
@@ -166,7 +168,8 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
         must(b->outputs[i].row < b->row_count && b->outputs[i].top_count <= OUTPUT_TOP_MAX &&
              (b->outputs[i].target < 0 || (uint32_t)b->outputs[i].target < f->m->vocab_count));
     for (uint32_t i = 0; i < b->copy_count; i++)
-        must(b->copies[i].src_block < e->config.kv_block_count && b->copies[i].dst_block < e->config.kv_block_count &&
+        must(b->copies[i].src_block < e->config.kv_block_count &&
+             b->copies[i].dst_block < e->config.kv_block_count &&
              b->copies[i].src_block != b->copies[i].dst_block && b->copies[i].token_count >= 1 &&
              b->copies[i].token_count <= KV_BLOCK_TOKENS);
     plan_rows(e, b);
@@ -181,12 +184,15 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
     return RC_OK;
 }
 
-static enum rc check_config(const struct exec_cpu_config *c, const struct model *m, struct fault *fault)
+static enum rc check_config(const struct exec_cpu_config *c, const struct model *m,
+                            struct fault *fault)
 {
     if (c->rows_max < 1 || c->rows_max > STEP_ROWS_MAX)
-        return fault_set(fault, RC_USAGE, "rows of a step %" PRIu32 ", not in [1, %u]", c->rows_max, STEP_ROWS_MAX);
+        return fault_set(fault, RC_USAGE, "rows of a step %" PRIu32 ", not in [1, %u]", c->rows_max,
+                         STEP_ROWS_MAX);
     if (c->ctx_max < 1 || c->ctx_max > CTX_TOKENS_MAX)
-        return fault_set(fault, RC_USAGE, "context of %" PRIu32 " tokens, not in [1, %u]", c->ctx_max, CTX_TOKENS_MAX);
+        return fault_set(fault, RC_USAGE, "context of %" PRIu32 " tokens, not in [1, %u]",
+                         c->ctx_max, CTX_TOKENS_MAX);
     must(c->outputs_max >= 1 && c->kv_block_count >= 1);
     must(c->kv_block_bytes >= exec_cpu_block_bytes(m) && c->kv_block_bytes % 64 == 0);
     must((uintptr_t)c->kv_base % 64 == 0);
@@ -211,8 +217,10 @@ enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct worke
                              .kv_base = config->kv_base,
                              .kv_block_bytes = config->kv_block_bytes,
                              .heads_per_task = group < ATTN_COLS_MAX ? group : ATTN_COLS_MAX,
-                             .wide_cols = ((qkv > 2 * m->ff_width ? qkv : 2 * m->ff_width) + 15) & ~15u,
-                             .peak_count = (m->vocab_count + FORWARD_PEAK_LOGITS - 1) / FORWARD_PEAK_LOGITS,
+                             .wide_cols =
+                                 ((qkv > 2 * m->ff_width ? qkv : 2 * m->ff_width) + 15) & ~15u,
+                             .peak_count =
+                                 (m->vocab_count + FORWARD_PEAK_LOGITS - 1) / FORWARD_PEAK_LOGITS,
                              .finish = finish_output,
                              .finish_ctx = e };
     kernels_open(&e->f.k, config->isa);
@@ -224,8 +232,9 @@ enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct worke
     e->scratch = sum.overflow ? NULL : mem_alloc_raw(sum.used);
     if (e->scratch == NULL || rope_open(&e->f.rope, m) != RC_OK) {
         rc = fault_set(fault, RC_NO_MEMORY,
-                       "no memory for %zu bytes of scratch (%" PRIu32 " rows, %" PRIu32 " outputs a step)", sum.used,
-                       config->rows_max, config->outputs_max);
+                       "no memory for %zu bytes of scratch (%" PRIu32 " rows, %" PRIu32
+                       " outputs a step)",
+                       sum.used, config->rows_max, config->outputs_max);
         exec_cpu_close(e);
         return rc;
     }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* exec_cpu - the executor on this machine's processors: runs a plan through the model's forward pass.
+/* exec_cpu - the executor on this machine's processors: runs a plan through the model's forward
+ * pass.
  *   owner    the opener; the scheduler thread calls its executor and is worker 0
- *   memory   scratch is allocated at open for the limits given, and printed in exec_cpu_scratch_bytes */
+ *   memory   scratch is allocated at open for the limits given, and printed in
+ *            exec_cpu_scratch_bytes */
 #ifndef QUIRE_KERNELS_EXEC_CPU_H
 #define QUIRE_KERNELS_EXEC_CPU_H
 

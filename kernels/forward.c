@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* forward - the step. All workers run the same function and meet at barriers; `prepare` and `matmul` are the two
- * kinds of stage:
+/* forward - the step. All workers run the same function and meet at barriers; `prepare` and
+ * `matmul` are the two kinds of stage:
  *
- *   prepare  rows are normed and quantized: shared out by row, then a barrier. A step of one row has nothing to
- *            share: every worker prepares that row for itself, in its own memory, and there is no barrier
- *   matmul   weight rows are shared out in units of MATMUL_GRAIN, every worker for all rows of the step; what
- *            follows per element (rotation, append to the cache, silu * up) is done on the worker's own part
+ *   prepare  rows are normed and quantized: shared out by row, then a barrier. A step of one row
+ *            has nothing to share: every worker prepares that row for itself, in its own memory,
+ *            and there is no barrier
+ *   matmul   weight rows are shared out in units of MATMUL_GRAIN, every worker for all rows of the
+ *            step; what follows per element (rotation, append to the cache, silu * up) is done on
+ *            the worker's own part
  *
  *   layer    prepare(norm) - q k v, rotate, append | attention | prepare - o, residual |
  *            prepare(norm) - gate up silu | prepare - down, residual |           ( | = barrier)
  *
- * Invariants: 1 x is written only by o and down, each element by the one worker that owns its weight row.
- * 2 wide is q, k, v until o has read it, then gate and up: a barrier lies between. 3 act is read by matmuls only
+ * Invariants: 1 x is written only by o and down, each element by the one worker that owns its
+ * weight row.
+ * 2 wide is q, k, v until o has read it, then gate and up: a barrier lies between. 3 act is read by
+ *   matmuls only
  * and written by prepares only; between a matmul and the next prepare lies a barrier.
- * Attention takes its tasks from a counter, since they differ in length; everything else is cut evenly. */
+ * Attention takes its tasks from a counter, since they differ in length; everything else is cut
+ * evenly. */
 #include "kernels/forward.h"
 
 #include <string.h>
@@ -46,16 +51,17 @@ static uint32_t kind_bit(const struct forward *f, const struct weight *w)
 /* ---- prepare ---- */
 
 struct prepare {
-    const float *src;      /* [row][stride] */
+    const float *src; /* [row][stride] */
     size_t stride;
     uint32_t cols;
-    const float *norm;     /* weights of the norm that comes first, or NULL */
-    uint32_t kinds;        /* set of act kinds wanted */
+    const float *norm; /* weights of the norm that comes first, or NULL */
+    uint32_t kinds;    /* set of act kinds wanted */
     uint32_t row_count;
     const struct batch_output *gather; /* row i is gather[i].row; NULL: row i is i */
 };
 
-static void prepare_row(const struct turn *t, const struct prepare *p, uint32_t i, uint8_t *const *act)
+static void prepare_row(const struct turn *t, const struct prepare *p, uint32_t i,
+                        uint8_t *const *act)
 {
     const struct forward *f = t->f;
     const float *src = p->src + (p->gather != NULL ? p->gather[i].row : i) * p->stride;
@@ -65,7 +71,8 @@ static void prepare_row(const struct turn *t, const struct prepare *p, uint32_t 
     }
     for (uint32_t kind = 0; kind < ACT_KINDS; kind++) {
         if ((p->kinds >> kind & 1u) != 0)
-            f->k.matmul.quantize[kind](act[kind] + i * act_row_bytes((enum act_kind)kind, p->cols), src, p->cols);
+            f->k.matmul.quantize[kind](act[kind] + i * act_row_bytes((enum act_kind)kind, p->cols),
+                                       src, p->cols);
     }
 }
 
@@ -98,19 +105,28 @@ static void multiply(const struct turn *t, const struct product *p, uint32_t beg
     struct forward *f = t->f;
     enum act_kind kind = input_kind(f, p->w);
     struct act x;
-    act_open(&x, kind, p->row_count, p->w->cols, p->row_count == 1 ? t->me->act[kind] : f->act[kind]);
-    struct matmul m = { .w = *p->w, .x = &x, .x_begin = 0, .x_count = p->row_count, .out = p->out,
-                        .out_stride = p->out_stride, .bias = p->bias, .accumulate = p->accumulate };
+    act_open(&x, kind, p->row_count, p->w->cols,
+             p->row_count == 1 ? t->me->act[kind] : f->act[kind]);
+    struct matmul m = { .w = *p->w,
+                        .x = &x,
+                        .x_begin = 0,
+                        .x_count = p->row_count,
+                        .out = p->out,
+                        .out_stride = p->out_stride,
+                        .bias = p->bias,
+                        .accumulate = p->accumulate };
     matmul_run(&f->k.matmul, &m, begin, end);
     t->me->weight_bytes += (uint64_t)(end - begin) * p->w->row_bytes;
 }
 
-/* This worker's rows of each of count matrices that are shared out as one: [begin, end) may be empty. */
+/* This worker's rows of each of count matrices that are shared out as one: [begin, end) may be
+ * empty. */
 struct part {
     uint32_t begin, end;
 };
 
-static void share_parts(const struct turn *t, const uint32_t *rows, uint32_t count, struct part *parts)
+static void share_parts(const struct turn *t, const uint32_t *rows, uint32_t count,
+                        struct part *parts)
 {
     uint64_t units = 0, first = 0, unit_begin, unit_end;
     for (uint32_t i = 0; i < count; i++)
@@ -134,8 +150,9 @@ static void project(const struct turn *t, const struct weight *w, const float *b
     struct part part;
     share_parts(t, &w->rows, 1, &part);
     if (part.begin < part.end)
-        multiply(t, &(struct product){ w, bias, t->f->x, t->f->m->width, true, t->f->batch->row_count }, part.begin,
-                 part.end);
+        multiply(
+            t, &(struct product){ w, bias, t->f->x, t->f->m->width, true, t->f->batch->row_count },
+            part.begin, part.end);
     barrier(t);
 }
 
@@ -162,14 +179,15 @@ static uint8_t *block_of(const struct forward *f, uint32_t block, uint32_t layer
 }
 
 /* Appends elements [begin, end) of a row's keys (or values) to the cache, head by head. */
-static void append(const struct forward *f, const float *x, uint32_t row, uint32_t layer, bool values,
-                   uint32_t begin, uint32_t end)
+static void append(const struct forward *f, const float *x, uint32_t row, uint32_t layer,
+                   bool values, uint32_t begin, uint32_t end)
 {
     uint32_t head_dim = f->m->head_dim, slot = f->rows[row].pos % KV_BLOCK_TOKENS;
     uint16_t half[MODEL_HEAD_DIM_MAX];
     for (uint32_t at = begin; at < end;) {
         uint32_t d = at % head_dim, stop = at - d + head_dim < end ? at - d + head_dim : end;
-        uint8_t *base = block_of(f, f->rows[row].block, layer, at / head_dim) + (values ? f->kv.value_offset : 0);
+        uint8_t *base = block_of(f, f->rows[row].block, layer, at / head_dim) +
+                        (values ? f->kv.value_offset : 0);
         uint16_t *tile = (uint16_t *)(void *)base;
         if (values) {
             f->k.vec.to_f16(tile + (size_t)slot * head_dim + d, x + at, stop - at);
@@ -195,7 +213,8 @@ static void query_key_value(const struct turn *t, uint32_t layer)
         uint32_t begin = part[i].begin, end = part[i].end;
         if (begin == end)
             continue;
-        multiply(t, &(struct product){ w[i], bias[i], f->wide + offset, f->wide_cols, false, rows }, begin, end);
+        multiply(t, &(struct product){ w[i], bias[i], f->wide + offset, f->wide_cols, false, rows },
+                 begin, end);
         for (uint32_t r = 0; r < rows; r++) {
             float *out = f->wide + (size_t)r * f->wide_cols + offset;
             if (i < 2)
@@ -215,9 +234,11 @@ static void attention_task(const struct turn *t, uint32_t layer, uint32_t index)
     uint32_t group = m->head_count / m->kv_head_count;
     uint32_t pieces = (group + f->heads_per_task - 1) / f->heads_per_task;
     const struct forward_tile *tile = &f->tiles[index / (pieces * m->kv_head_count)];
-    uint32_t kv_head = index / pieces % m->kv_head_count, first = index % pieces * f->heads_per_task;
+    uint32_t kv_head = index / pieces % m->kv_head_count,
+             first = index % pieces * f->heads_per_task;
     uint32_t heads = group - first < f->heads_per_task ? group - first : f->heads_per_task;
-    float *q = f->wide + (size_t)tile->row_begin * f->wide_cols + (size_t)(kv_head * group + first) * m->head_dim;
+    float *q = f->wide + (size_t)tile->row_begin * f->wide_cols +
+               (size_t)(kv_head * group + first) * m->head_dim;
     attn_run(&f->k.attn,
              &(struct attn){ .kv = block_of(f, 0, layer, kv_head),
                              .block_bytes = f->kv_block_bytes,
@@ -258,8 +279,10 @@ static void gate_up(const struct turn *t, const struct model_layer *l)
     share_parts(t, &ff, 1, &part);
     if (part.begin < part.end) {
         float *gate = f->wide, *up = f->wide + ff;
-        multiply(t, &(struct product){ &l->gate, NULL, gate, f->wide_cols, false, rows }, part.begin, part.end);
-        multiply(t, &(struct product){ &l->up, NULL, up, f->wide_cols, false, rows }, part.begin, part.end);
+        multiply(t, &(struct product){ &l->gate, NULL, gate, f->wide_cols, false, rows },
+                 part.begin, part.end);
+        multiply(t, &(struct product){ &l->up, NULL, up, f->wide_cols, false, rows }, part.begin,
+                 part.end);
         for (uint32_t r = 0; r < rows; r++) {
             float *g = gate + (size_t)r * f->wide_cols + part.begin;
             f->k.vec.silu_mul(g, g, g + ff, part.end - part.begin);
@@ -277,16 +300,18 @@ static void run_layer(const struct turn *t, uint32_t layer)
     const struct model_layer *l = &m->layers[layer];
     uint32_t rows = f->batch->row_count;
     prepare(t, &(struct prepare){ f->x, m->width, m->width, l->attn_norm,
-                                  kind_bit(f, &l->q) | kind_bit(f, &l->k) | kind_bit(f, &l->v), rows, NULL });
+                                  kind_bit(f, &l->q) | kind_bit(f, &l->k) | kind_bit(f, &l->v),
+                                  rows, NULL });
     query_key_value(t, layer);
     attention(t, layer);
-    prepare(t, &(struct prepare){ f->wide, f->wide_cols, m->head_count * m->head_dim, NULL, kind_bit(f, &l->o), rows,
-                                  NULL });
+    prepare(t, &(struct prepare){ f->wide, f->wide_cols, m->head_count * m->head_dim, NULL,
+                                  kind_bit(f, &l->o), rows, NULL });
     project(t, &l->o, l->o_bias);
-    prepare(t, &(struct prepare){ f->x, m->width, m->width, l->ffn_norm, kind_bit(f, &l->gate) | kind_bit(f, &l->up),
-                                  rows, NULL });
+    prepare(t, &(struct prepare){ f->x, m->width, m->width, l->ffn_norm,
+                                  kind_bit(f, &l->gate) | kind_bit(f, &l->up), rows, NULL });
     gate_up(t, l);
-    prepare(t, &(struct prepare){ f->wide, f->wide_cols, m->ff_width, NULL, kind_bit(f, &l->down), rows, NULL });
+    prepare(t, &(struct prepare){ f->wide, f->wide_cols, m->ff_width, NULL, kind_bit(f, &l->down),
+                                  rows, NULL });
     project(t, &l->down, NULL);
 }
 
@@ -299,7 +324,8 @@ static void copy_blocks(const struct turn *t)
     for (uint32_t i = 0; i < f->batch->copy_count; i++) {
         const struct batch_copy *c = &f->batch->copies[i];
         kv_layout_copy(&f->kv, f->kv_base + c->dst_block * f->kv_block_bytes,
-                       f->kv_base + c->src_block * f->kv_block_bytes, c->token_count, (uint32_t)begin, (uint32_t)end);
+                       f->kv_base + c->src_block * f->kv_block_bytes, c->token_count,
+                       (uint32_t)begin, (uint32_t)end);
     }
 }
 
@@ -312,7 +338,8 @@ static void embed(const struct turn *t)
     for (uint64_t r = begin; r < end; r++) {
         uint32_t token = (uint32_t)f->batch->tokens[r];
         dequant_row(w->type, w->data + token * w->row_bytes, f->x + r * f->m->width, f->m->width);
-        rope_angles(&f->rope, f->rows[r].pos, f->cos + r * f->rope.dim_count, f->sin + r * f->rope.dim_count);
+        rope_angles(&f->rope, f->rows[r].pos, f->cos + r * f->rope.dim_count,
+                    f->sin + r * f->rope.dim_count);
     }
 }
 
@@ -321,12 +348,13 @@ static void output_logits(const struct turn *t)
     struct forward *f = t->f;
     const struct model *m = f->m;
     uint32_t outputs = f->batch->output_count, vocab = m->vocab_count;
-    prepare(t, &(struct prepare){ f->x, m->width, m->width, m->output_norm, kind_bit(f, &m->output), outputs,
-                                  f->batch->outputs });
+    prepare(t, &(struct prepare){ f->x, m->width, m->width, m->output_norm, kind_bit(f, &m->output),
+                                  outputs, f->batch->outputs });
     struct part part;
     share_parts(t, &vocab, 1, &part);
     if (part.begin < part.end)
-        multiply(t, &(struct product){ &m->output, NULL, f->logits, vocab, false, outputs }, part.begin, part.end);
+        multiply(t, &(struct product){ &m->output, NULL, f->logits, vocab, false, outputs },
+                 part.begin, part.end);
     barrier(t);
     uint64_t begin, end;
     workers_range((uint64_t)outputs * f->peak_count, 1, t->worker, t->count, &begin, &end);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* forward - one step of the model over a frozen plan, on every worker at once.
- *   numerics  a row's result depends on its token, its position and the keys and values of its sequence alone;
- *             how rows, weights and attention are shared out among workers changes nothing (kernels/README.md)
+ *   numerics  a row's result depends on its token, its position and the keys and values of its
+ *             sequence alone; how rows, weights and attention are shared out among workers changes
+ *             nothing (kernels/README.md)
  *   memory    laid out once by forward_open; nothing is allocated afterwards
  *   owner     exec_cpu; the step runs on the scheduler's thread as worker 0
- *   reading   every weight is read once a step, whatever the rows: weight_bytes counts what was read */
+ *   reading   every weight is read once a step, whatever the rows: weight_bytes counts what was
+ *             read */
 #ifndef QUIRE_KERNELS_FORWARD_H
 #define QUIRE_KERNELS_FORWARD_H
 
@@ -38,10 +40,10 @@ struct forward_tile {
 
 struct forward_worker {
     ATTR_CACHE_LINE struct attn_work attn;
-    float *row;                 /* [widest input] a row on its way to quantization */
-    uint8_t *act[ACT_KINDS];    /* one row of each kind: steps of a single row */
-    uint64_t weight_bytes;      /* read in this step */
-    char pad[64];               /* neighbours' counters stay off this line */
+    float *row;              /* [widest input] a row on its way to quantization */
+    uint8_t *act[ACT_KINDS]; /* one row of each kind: steps of a single row */
+    uint64_t weight_bytes;   /* read in this step */
+    char pad[64];            /* neighbours' counters stay off this line */
 };
 
 struct forward {
@@ -77,11 +79,12 @@ struct forward {
     atomic_uint *next; /* [layers] attention tasks handed out */
 };
 
-/* forward_run - computes a step: x, keys and values, and the logits and peaks of every output. The rows and
- * tiles of the plan are filled in already. A workers_fn; ctx is the struct forward. */
+/* forward_run - computes a step: x, keys and values, and the logits and peaks of every output. The
+ * rows and tiles of the plan are filled in already. A workers_fn; ctx is the struct forward. */
 void forward_run(void *ctx, uint32_t worker, uint32_t worker_count);
 
-/* forward_widest_input / forward_act_kinds - longest row any matmul takes; set of kinds (a bit each) in use. */
+/* forward_widest_input / forward_act_kinds - longest row any matmul takes; set of kinds (a bit
+ * each) in use. */
 uint32_t forward_widest_input(const struct model *m);
 uint32_t forward_act_kinds(const struct model *m, bool act_f32);
 

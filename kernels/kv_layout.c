@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* kv_layout - the arithmetic behind kv_layout.h. Every head's part is a multiple of 64 bytes (32 tokens of two
- * bytes), so keys and values start on a cache line when the block does. */
+/* kv_layout - the arithmetic behind kv_layout.h. Every head's part is a multiple of 64 bytes (32
+ * tokens of two bytes), so keys and values start on a cache line when the block does. */
 #include "kernels/kv_layout.h"
 
 #include <string.h>
@@ -19,9 +19,10 @@ size_t kv_layout_head(const struct kv_layout *l, uint32_t layer, uint32_t kv_hea
     return layer * l->layer_bytes + kv_head * l->head_bytes;
 }
 
-/* Keys of all tokens share cache lines, so their whole tile goes; of the values only the tokens asked for. */
-void kv_layout_copy(const struct kv_layout *l, uint8_t *dst, const uint8_t *src, uint32_t token_count,
-                    uint32_t layer_begin, uint32_t layer_end)
+/* Keys of all tokens share cache lines, so their whole tile goes; of the values only the tokens
+ * asked for. */
+void kv_layout_copy(const struct kv_layout *l, uint8_t *dst, const uint8_t *src,
+                    uint32_t token_count, uint32_t layer_begin, uint32_t layer_end)
 {
     size_t begin = kv_layout_head(l, layer_begin, 0), end = kv_layout_head(l, layer_end, 0);
     size_t bytes = l->value_offset + (size_t)token_count * l->head_dim * sizeof(uint16_t);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* logprob - see logprob.h. The top list is kept sorted while the logits pass by once: almost every one of them
- * fails the comparison with the last entry, so the list costs one comparison a token. */
+/* logprob - see logprob.h. The top list is kept sorted while the logits pass by once: almost every
+ * one of them fails the comparison with the last entry, so the list costs one comparison a token.
+ * */
 #include "kernels/logprob.h"
 
 #include <math.h>
@@ -25,8 +26,8 @@ float logprob_of(const struct logprob *l, float logit)
     return (float)((double)logit - l->max - l->log_sum);
 }
 
-uint32_t logprob_top(const struct logprob *l, const float *logits, uint32_t vocab_count, uint32_t count,
-                     struct token_logprob *top)
+uint32_t logprob_top(const struct logprob *l, const float *logits, uint32_t vocab_count,
+                     uint32_t count, struct token_logprob *top)
 {
     must(count <= OUTPUT_TOP_MAX);
     uint32_t held = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* mathd - see mathd.h. Each function reduces its argument to a small interval, where a short series reaches
- * full precision; multiplications and additions are rounded one by one (no contraction, by build flag), fma is
- * written where a product must not be rounded. */
+/* mathd - see mathd.h. Each function reduces its argument to a small interval, where a short series
+ * reaches full precision; multiplications and additions are rounded one by one (no contraction, by
+ * build flag), fma is written where a product must not be rounded. */
 #include "kernels/mathd.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* mathd - logarithm, exponential, sine and cosine in double from additions, multiplications, divisions and fma
- * alone, so that they are the same bits on every machine and with every C library. For tables and for once per
- * token: accuracy (about 1e-15) before speed.
- *   source   textbook series; reductions by Cody and Waite, Software Manual for the Elementary Functions */
+/* mathd - logarithm, exponential, sine and cosine in double from additions, multiplications,
+ * divisions and fma alone, so that they are the same bits on every machine and with every C
+ * library. For tables and for once per token: accuracy (about 1e-15) before speed.
+ *   source   textbook series; reductions by Cody and Waite, Software Manual for the Elementary
+ *            Functions */
 #ifndef QUIRE_KERNELS_MATHD_H
 #define QUIRE_KERNELS_MATHD_H
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* rope - see rope.h. Dimension pair i of D turns by base^(-2i/D) a position, divided by its frequency factor
- * where the file has them (Llama 3).
+/* rope - see rope.h. Dimension pair i of D turns by base^(-2i/D) a position, divided by its
+ * frequency factor where the file has them (Llama 3).
  *   linear  the angle is divided by factor
- *   YaRN    pairs that turn more than beta_fast times within the original context keep their angle, those that
- *           turn less than beta_slow times have it divided by factor, between them a linear ramp; and sines and
- *           cosines grow by 1 + 0.1 ln(factor), which sharpens attention over the longer context */
+ *   YaRN    pairs that turn more than beta_fast times within the original context keep their angle,
+ *           those that turn less than beta_slow times have it divided by factor, between them a
+ *           linear ramp; and sines and cosines grow by 1 + 0.1 ln(factor), which sharpens attention
+ *           over the longer context */
 #include "kernels/rope.h"
 
 #include <math.h>
@@ -17,13 +18,15 @@
 /* Pair index, as a real number, that turns the given number of times in the original context. */
 static double pair_of_turns(const struct model_rope *r, double turns)
 {
-    return r->dim_count * mathd_log(r->ctx_orig / (turns * TWO_PI)) / (2 * mathd_log((double)r->base));
+    return r->dim_count * mathd_log(r->ctx_orig / (turns * TWO_PI)) /
+           (2 * mathd_log((double)r->base));
 }
 
 /* Share of the unstretched angle that pair i keeps. */
 static double kept_share(const struct model_rope *r, uint32_t i)
 {
-    double low = floor(pair_of_turns(r, (double)r->beta_fast)), high = ceil(pair_of_turns(r, (double)r->beta_slow));
+    double low = floor(pair_of_turns(r, (double)r->beta_fast)),
+           high = ceil(pair_of_turns(r, (double)r->beta_slow));
     low = fmax(low, 0);
     high = fmin(high, r->dim_count - 1.0);
     double at = (i - low) / fmax(high - low, 0.001);

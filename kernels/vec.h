@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* vec - row-wise kernels: norm, rotation, activation, conversion, and the reduction of logits.
- *   numerics  each is one fixed function of its arguments (kernels/README.md); sums run in a fixed number of
- *             lanes (element index mod lanes, ascending) and end in one fixed tree: halves added, widest first.
- *             Elements that are not finite give NaN at the same places on every level; NaN payloads are not
- *             promised
+ *   numerics  each is one fixed function of its arguments (kernels/README.md); sums run in a fixed
+ *             number of lanes (element index mod lanes, ascending) and end in one fixed tree:
+ *             halves added, widest first. Elements that are not finite give NaN at the same places
+ *             on every level; NaN payloads are not promised
  *   thread    any, no shared state
- *   owner     the caller keeps every buffer; none needs an alignment; dst may be the input itself where the
- *             comment says "in place" */
+ *   owner     the caller keeps every buffer; none needs an alignment; dst may be the input itself
+ *             where the comment says "in place" */
 #ifndef QUIRE_KERNELS_VEC_H
 #define QUIRE_KERNELS_VEC_H
 
 #include <stdint.h>
 
-#define VEC_NORM_LANES 32u /* partial sums of squares: enough chains to hide the latency of an fma */
-#define VEC_EXP_LANES 16u  /* partial sums of exponentials */
+#define VEC_NORM_LANES                                                                             \
+    32u                   /* partial sums of squares: enough chains to hide the latency of an fma */
+#define VEC_EXP_LANES 16u /* partial sums of exponentials */
 
 /* What a stretch of logits is reduced to. */
 struct vec_peak {
@@ -24,8 +25,9 @@ struct vec_peak {
 struct vec_kernels {
     /* dst = x / sqrt(mean(x^2) + eps) * w; in place */
     void (*rms_norm)(float *dst, const float *x, const float *w, uint32_t n, float eps);
-    /* Rotation of neighbours, in place: (a, b) -> (a cos - b sin, b cos + a sin). cos holds each value twice,
-     * sin likewise with the first negated, so entry i belongs to element i (kernels/rope.h). n is even. */
+    /* Rotation of neighbours, in place: (a, b) -> (a cos - b sin, b cos + a sin). cos holds each
+     * value twice, sin likewise with the first negated, so entry i belongs to element i
+     * (kernels/rope.h). n is even. */
     void (*rope_pairs)(float *x, const float *cos, const float *sin, uint32_t n);
     /* dst = silu(gate) * up, silu(g) = g / (1 + exp(-g)); in place over either input */
     void (*silu_mul)(float *dst, const float *gate, const float *up, uint32_t n);

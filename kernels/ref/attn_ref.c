@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* attn_ref - one split of attention, and the merge of two, in plain loops: the specification.
- *   score   one fma chain over the dimensions, ascending, from +0, of the scaled query (query * scale)
+ *   score   one fma chain over the dimensions, ascending, from +0, of the scaled query (query *
+ *           scale)
  *   weight  exp(score - largest score of the split)
  *   sum     VEC_EXP_LANES lanes (key index in the split mod lanes), then the tree of vec_ref.c
  *   values  one fma chain over the keys, ascending, from +0, for each dimension
- *   merge   M = max(m1, m2), x = exp(m1 - M), y = exp(m2 - M); s = fma(s1, x, s2 * y), each o likewise */
+ *   merge   M = max(m1, m2), x = exp(m1 - M), y = exp(m2 - M); s = fma(s1, x, s2 * y), each o
+ *           likewise */
 #include <math.h>
 
 #include "kernels/attn.h"
@@ -21,11 +23,13 @@ static const uint16_t *keys_of(const struct attn *a, uint32_t key)
 static const uint16_t *values_of(const struct attn *a, uint32_t key)
 {
     const uint8_t *block = a->kv + a->blocks[key / KV_BLOCK_TOKENS] * a->block_bytes;
-    return (const uint16_t *)(const void *)block + (KV_BLOCK_TOKENS + key % KV_BLOCK_TOKENS) * a->head_dim;
+    return (const uint16_t *)(const void *)block +
+           (KV_BLOCK_TOKENS + key % KV_BLOCK_TOKENS) * a->head_dim;
 }
 
 /* Scores of count keys into p, their largest into *max. */
-static void scores(const struct attn *a, const float *q, uint32_t key_begin, uint32_t count, float *p, float *max)
+static void scores(const struct attn *a, const float *q, uint32_t key_begin, uint32_t count,
+                   float *p, float *max)
 {
     *max = -INFINITY;
     for (uint32_t k = 0; k < count; k++) {
@@ -52,7 +56,8 @@ static float weigh(float *p, uint32_t count, float max)
     return lane[0];
 }
 
-static void split_ref(const struct attn *a, uint32_t split, const struct attn_work *w, const struct attn_part *part)
+static void split_ref(const struct attn *a, uint32_t split, const struct attn_work *w,
+                      const struct attn_part *part)
 {
     uint32_t key_begin = split * KV_SPLIT_TOKENS, cols = a->row_count * a->head_count;
     for (uint32_t c = attn_col_begin(a, split); c < cols; c++) {
@@ -61,7 +66,8 @@ static void split_ref(const struct attn *a, uint32_t split, const struct attn_wo
         if (count > KV_SPLIT_TOKENS)
             count = KV_SPLIT_TOKENS;
         float *o = part->o + (size_t)c * a->head_dim;
-        scores(a, a->q + row * a->stride + (size_t)head * a->head_dim, key_begin, count, w->p, &part->max[c]);
+        scores(a, a->q + row * a->stride + (size_t)head * a->head_dim, key_begin, count, w->p,
+               &part->max[c]);
         part->sum[c] = weigh(w->p, count, part->max[c]);
         for (uint32_t d = 0; d < a->head_dim; d++) {
             float sum = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* vec_ref - the row-wise kernels in plain loops: the specification that every instruction set must equal.
- * A sum of n terms in L lanes means: lane i adds the terms i, i + L, i + 2L, ... in that order from +0, then
- * lane i takes lane i + L/2, i + L/4, ... until lane 0 has all. */
+/* vec_ref - the row-wise kernels in plain loops: the specification that every instruction set must
+ * equal. A sum of n terms in L lanes means: lane i adds the terms i, i + L, i + 2L, ... in that
+ * order from +0, then lane i takes lane i + L/2, i + L/4, ... until lane 0 has all. */
 #include <math.h>
 
 #include "kernels/expf.h"

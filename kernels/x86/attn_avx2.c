@@ -6,12 +6,12 @@
  *   values  lanes are dimensions: values lie [32 tokens][head_dim], each (column, eight dimensions)
  *           is one chain over the keys
  *
- * Both run over H columns at once by V vectors: H * V chains, 8 to 12 of them, hide the latency of an
- * fma, and each load serves H columns. Columns are cut into groups of 6, 4, 3, 2 and 1. All scores of
- * a split come first, then its values: two long streams instead of a short one each block.
- * Rows of one task differ in how many keys of the last blocks they see. Scores of keys that a row
- * does not see are computed and replaced by -inf (they may be anything, NaN too); values are summed
- * over exactly the keys seen: rows that see all of a block together, the others row by row.
+ * Both run over H columns at once by V vectors: H * V chains, 8 to 12 of them, hide the latency of
+ * an fma, and each load serves H columns. Columns are cut into groups of 6, 4, 3, 2 and 1. All
+ * scores of a split come first, then its values: two long streams instead of a short one each
+ * block. Rows of one task differ in how many keys of the last blocks they see. Scores of keys that
+ * a row does not see are computed and replaced by -inf (they may be anything, NaN too); values are
+ * summed over exactly the keys seen: rows that see all of a block together, the others row by row.
  * While a block is read, the following one is prefetched line by line. */
 #include <math.h>
 
@@ -100,8 +100,8 @@ static void scores(const uint16_t *k, const uint16_t *next, const float *q, uint
 }
 
 /* Adds the weighted values of n keys to 8 * V dimensions of H columns. */
-ATTR_INLINE void values_strip(const uint16_t *v, const uint16_t *next, uint32_t n, uint32_t head_dim,
-                              const float *p, float *o, const uint32_t h_count,
+ATTR_INLINE void values_strip(const uint16_t *v, const uint16_t *next, uint32_t n,
+                              uint32_t head_dim, const float *p, float *o, const uint32_t h_count,
                               const uint32_t v_count)
 {
     __m256 sum[12];
@@ -203,7 +203,8 @@ static void pack_queries(const struct attn *a, uint32_t col, uint32_t cols, floa
     }
 }
 
-/* Adds a block's values to columns [col, cols), which all see n of its keys. p belongs to column 0. */
+/* Adds a block's values to columns [col, cols), which all see n of its keys. p belongs to column 0.
+ * */
 static void add_values(const struct attn *a, const uint16_t *v, const uint16_t *next, uint32_t n,
                        uint32_t col, uint32_t cols, const float *p, float *o)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* vec_avx2 - the row-wise kernels with AVX2, FMA and F16C; bit for bit kernels/ref/vec_ref.c.
  * Lanes are the reference's lanes: 32 sums of squares are four registers, 16 sums of exponentials
- * two. Tails go through masked loads, never past the end of a buffer; a masked lane adds +0 to a sum
- * that is not negative, which changes no bit. */
+ * two. Tails go through masked loads, never past the end of a buffer; a masked lane adds +0 to a
+ * sum that is not negative, which changes no bit. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* kernels_logits - the forward pass against logits computed outside in float64, on tiny models of every weight
- * format and every variant of the family. The bounds are 1.25 times the distance of another engine's int8
- * activations, plus what the f16 cache may add. */
+/* kernels_logits - the forward pass against logits computed outside in float64, on tiny models of
+ * every weight format and every variant of the family. The bounds are 1.25 times the distance of
+ * another engine's int8 activations, plus what the f16 cache may add. */
 #include "tests/unit/test.h"
 
 #include "tests/unit/golden.h"
@@ -15,13 +15,13 @@ struct golden_case {
 };
 
 static const struct golden_case cases[] = {
-    { "llama-F32", 1e-9 },          { "llama-F16", 5.8e-7 },        { "llama-BF16", 3.4e-5 },
-    { "llama-Q4_0", 3.6e-4 },       { "llama-Q4_1", 4.1e-4 },       { "llama-Q5_0", 4.5e-4 },
-    { "llama-Q5_1", 4.2e-4 },       { "llama-Q8_0", 4.2e-4 },       { "llama-Q2_K", 7.3e-4 },
-    { "llama-Q3_K_S", 6.5e-4 },     { "llama-Q4_K_S", 6.9e-4 },     { "llama-Q5_K_S", 6.1e-4 },
-    { "llama-Q6_K", 7.4e-4 },       { "llama-IQ4_NL", 3.9e-4 },     { "llama-IQ4_XS", 7.7e-4 },
-    { "llama-tied-Q8_0", 2.7e-4 },  { "llama-linear-Q8_0", 4e-4 },  { "llama-yarn-Q8_0", 5.3e-4 },
-    { "llama3-rope-Q8_0", 3.9e-4 }, { "llama-bias-F16", 3.0e-7 },   { "llama-bias-Q8_0", 2.5e-4 },
+    { "llama-F32", 1e-9 },          { "llama-F16", 5.8e-7 },       { "llama-BF16", 3.4e-5 },
+    { "llama-Q4_0", 3.6e-4 },       { "llama-Q4_1", 4.1e-4 },      { "llama-Q5_0", 4.5e-4 },
+    { "llama-Q5_1", 4.2e-4 },       { "llama-Q8_0", 4.2e-4 },      { "llama-Q2_K", 7.3e-4 },
+    { "llama-Q3_K_S", 6.5e-4 },     { "llama-Q4_K_S", 6.9e-4 },    { "llama-Q5_K_S", 6.1e-4 },
+    { "llama-Q6_K", 7.4e-4 },       { "llama-IQ4_NL", 3.9e-4 },    { "llama-IQ4_XS", 7.7e-4 },
+    { "llama-tied-Q8_0", 2.7e-4 },  { "llama-linear-Q8_0", 4e-4 }, { "llama-yarn-Q8_0", 5.3e-4 },
+    { "llama3-rope-Q8_0", 3.9e-4 }, { "llama-bias-F16", 3.0e-7 },  { "llama-bias-Q8_0", 2.5e-4 },
 };
 
 #define TOKENS 48u
@@ -65,8 +65,13 @@ static double distance(const char *model, bool act_f32)
     snprintf(name, sizeof name, "models/%s.gguf", model);
     struct rig r;
     rig_open(&r, golden_path(name),
-             &(struct rig_config){ .rows_max = TOKENS, .outputs_max = TOKENS, .ctx_max = 64, .sequences = 1,
-                                   .threads = 2, .isa = cpu_isa(), .act_f32 = act_f32 });
+             &(struct rig_config){ .rows_max = TOKENS,
+                                   .outputs_max = TOKENS,
+                                   .ctx_max = 64,
+                                   .sequences = 1,
+                                   .threads = 2,
+                                   .isa = cpu_isa(),
+                                   .act_f32 = act_f32 });
     rig_run(&r, 0, tokens, TOKENS, TOKENS, logits);
     rig_close(&r);
     double d = nmse(logits, right, (size_t)TOKENS * VOCAB);

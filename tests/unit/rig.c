@@ -73,18 +73,25 @@ void rig_step(struct rig *r, const struct rig_part *parts, uint32_t count)
     struct batch_output *outputs = calloc(outputs_max, sizeof *outputs);
     struct batch_result *results = calloc(outputs_max, sizeof *results);
     must(tokens != NULL && spans != NULL && outputs != NULL && results != NULL);
-    struct batch b = { .step = r->step++, .tokens = tokens, .spans = spans, .span_count = count, .outputs = outputs,
-                       .blocks = r->table, .block_count = r->blocks_per_sequence * r->config.sequences };
+    struct batch b = { .step = r->step++,
+                       .tokens = tokens,
+                       .spans = spans,
+                       .span_count = count,
+                       .outputs = outputs,
+                       .blocks = r->table,
+                       .block_count = r->blocks_per_sequence * r->config.sequences };
     for (uint32_t i = 0; i < count; i++) {
         const struct rig_part *p = &parts[i];
         must(b.row_count + p->count <= rows_max);
-        spans[i] = (struct batch_span){ b.row_count, p->count, p->pos, p->sequence * r->blocks_per_sequence,
-                                        r->blocks_per_sequence };
+        spans[i] =
+            (struct batch_span){ b.row_count, p->count, p->pos,
+                                 p->sequence * r->blocks_per_sequence, r->blocks_per_sequence };
         for (uint32_t k = 0; k < p->count; k++) {
             tokens[b.row_count] = p->tokens[k];
             if (p->logits != NULL) {
                 must(b.output_count < outputs_max);
-                outputs[b.output_count++] = (struct batch_output){ .row = b.row_count, .logits = true, .target = -1 };
+                outputs[b.output_count++] =
+                    (struct batch_output){ .row = b.row_count, .logits = true, .target = -1 };
             }
             b.row_count++;
         }
@@ -93,7 +100,8 @@ void rig_step(struct rig *r, const struct rig_part *parts, uint32_t count)
     uint32_t output = 0, vocab = r->model->vocab_count;
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t k = 0; parts[i].logits != NULL && k < parts[i].count; k++)
-            memcpy(parts[i].logits + (size_t)k * vocab, results[output++].logits, vocab * sizeof(float));
+            memcpy(parts[i].logits + (size_t)k * vocab, results[output++].logits,
+                   vocab * sizeof(float));
     }
     free(tokens);
     free(spans);
@@ -101,12 +109,14 @@ void rig_step(struct rig *r, const struct rig_part *parts, uint32_t count)
     free(results);
 }
 
-void rig_run(struct rig *r, uint32_t sequence, const int32_t *tokens, uint32_t count, uint32_t chunk, float *logits)
+void rig_run(struct rig *r, uint32_t sequence, const int32_t *tokens, uint32_t count,
+             uint32_t chunk, float *logits)
 {
     for (uint32_t at = 0; at < count; at += chunk) {
         uint32_t n = count - at < chunk ? count - at : chunk;
         struct rig_part part = { sequence, at, n, tokens + at,
-                                 logits == NULL ? NULL : logits + (size_t)at * r->model->vocab_count };
+                                 logits == NULL ? NULL
+                                                : logits + (size_t)at * r->model->vocab_count };
         rig_step(r, &part, 1);
     }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* rig - a model, workers, KV memory and an executor in one, and runs of whole sequences through it, for tests.
+/* rig - a model, workers, KV memory and an executor in one, and runs of whole sequences through it,
+ * for tests.
  *   owner    the opener; failures abort, as only tests link this */
 #ifndef QUIRE_TESTS_UNIT_RIG_H
 #define QUIRE_TESTS_UNIT_RIG_H
@@ -51,6 +52,7 @@ void rig_close(struct rig *r);
 void rig_step(struct rig *r, const struct rig_part *parts, uint32_t count);
 
 /* rig_run - a whole sequence in chunks: logits of every position into logits. */
-void rig_run(struct rig *r, uint32_t sequence, const int32_t *tokens, uint32_t count, uint32_t chunk, float *logits);
+void rig_run(struct rig *r, uint32_t sequence, const int32_t *tokens, uint32_t count,
+             uint32_t chunk, float *logits);
 
 #endif
