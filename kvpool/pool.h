@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* pool - KV blocks: one reserved mapping, block ids, reference counts and a free list.
- * A block holds the keys and values of KV_BLOCK_TOKENS tokens of all layers; the pool knows its size in
+/* pool - KV blocks: one reserved mapping, block ids, reference counts and a free list. A block
+ * holds the keys and values of KV_BLOCK_TOKENS tokens of all layers; the pool knows its size in
  * bytes and nothing of what is inside.
  *   owner    the scheduler thread: no locks. Executors get the base address and plain ids
  *   errors   RC_FULL when no block is free: an input for the scheduler, not an error
@@ -14,15 +14,19 @@
 #include "core/err.h"
 #include "core/limits.h"
 
+#define KVPOOL_BLOCKS_MAX (1u << 24) /* 2^29 tokens: block records stay under a gigabyte */
+
 struct kvpool;
 
 struct block_id {
     uint32_t index;
 };
 
-/* kvpool_open - reserves block_count blocks of block_bytes each (rounded up to whole pages by the caller's
- * layout or by the pool: see kvpool_block_bytes). block_bytes 0: metadata only, for symbolic executors. */
-enum rc kvpool_open(struct kvpool **out, uint32_t block_count, size_t block_bytes, struct fault *fault) ATTR_MUST_USE;
+/* kvpool_open - reserves block_count blocks of block_bytes each (rounded up to whole pages by
+ * the caller's layout or by the pool: see kvpool_block_bytes). block_bytes 0: metadata only, for
+ * symbolic executors. RC_NO_FIT when the system will not give that much address space or memory. */
+enum rc kvpool_open(struct kvpool **out, uint32_t block_count, size_t block_bytes,
+                    struct fault *fault) ATTR_MUST_USE;
 void kvpool_close(struct kvpool *p);
 
 void *kvpool_base(const struct kvpool *p);         /* address of block 0 */
@@ -33,5 +37,6 @@ uint32_t kvpool_free_count(const struct kvpool *p);
 enum rc kvpool_take_block(struct block_id *out, struct kvpool *p) ATTR_MUST_USE;
 void kvpool_ref_block(struct kvpool *p, struct block_id id);
 void kvpool_drop_block(struct kvpool *p, struct block_id id);
+uint32_t kvpool_ref_count(const struct kvpool *p, struct block_id id);
 
 #endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* pool - one mapping, cut into blocks:
+ *
+ *   [guard page][slack up to 2 MiB][block 0][block 1] ... [block n-1][guard page]
+ *
+ * The blocks start at a huge page and are handed out upward, and a block that was given back is
+ * taken again before a new one is touched: physical memory grows with the highest number of
+ * blocks ever in use, and stays dense. The mapping is made readable and writable at open, so
+ * that a system which counts promised memory refuses then, with numbers, and never in the middle
+ * of a step. Refused: growing by remapping (copies, moves addresses under the executor); the
+ * general allocator (it cannot promise that a block is whole pages). */
+#include "kvpool/internal.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/mem.h"
+#include "core/must.h"
+
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define BLOCK_JUNK 0xff /* NaN in every float format: a stale read shows in the logits */
+
+/* Reserves the mapping of p->block_count blocks. */
+static enum rc map_blocks(struct kvpool *p, size_t block_bytes, struct fault *fault)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes;
+    if (block_bytes > SIZE_MAX - page)
+        return fault_set(fault, RC_NO_FIT, "KV block of %zu bytes is too large", block_bytes);
+    p->block_bytes = (block_bytes + page - 1) / page * page;
+    if (__builtin_mul_overflow(p->block_bytes, (size_t)p->block_count, &bytes) ||
+        bytes > SIZE_MAX / 2 - HUGE_PAGE_BYTES - 2 * page)
+        return fault_set(fault, RC_NO_FIT, "KV pool of %u blocks of %zu bytes is too large",
+                         p->block_count, p->block_bytes);
+    p->map_bytes = bytes + HUGE_PAGE_BYTES + 2 * page;
+    p->map = mmap(NULL, p->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p->map == MAP_FAILED) {
+        p->map = NULL;
+        return fault_set_errno(fault, RC_NO_FIT, "KV pool: cannot reserve %zu MiB", bytes >> 20);
+    }
+    uintptr_t first = (uintptr_t)p->map + page;
+    p->base = (char *)p->map + page + (HUGE_PAGE_BYTES - first % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+    if (mprotect(p->base, bytes, PROT_READ | PROT_WRITE) != 0)
+        return fault_set_errno(fault, RC_NO_FIT, "KV pool: cannot have %zu MiB", bytes >> 20);
+    /* Advice only: without huge pages the same bits come, with more TLB misses. */
+    (void)madvise(p->base, bytes, MADV_HUGEPAGE);
+    return RC_OK;
+}
+
+/* Records after the mapping: a size that the machine cannot have is refused before it costs
+ * anything. */
+static bool take_records(struct kvpool *p)
+{
+    p->blocks = mem_alloc_array(p->block_count, sizeof *p->blocks);
+    p->free_stack = mem_alloc_array(p->block_count, sizeof *p->free_stack);
+    p->audit_refs = mem_alloc_array(p->block_count, sizeof *p->audit_refs);
+    return p->blocks != NULL && p->free_stack != NULL && p->audit_refs != NULL;
+}
+
+enum rc kvpool_open(struct kvpool **out, uint32_t block_count, size_t block_bytes,
+                    struct fault *fault)
+{
+    *out = NULL;
+    if (block_count == 0 || block_count > KVPOOL_BLOCKS_MAX)
+        return fault_set(fault, RC_NO_FIT, "KV pool of %u blocks: 1..%u are possible", block_count,
+                         KVPOOL_BLOCKS_MAX);
+    struct kvpool *p = mem_alloc(sizeof *p);
+    if (p == NULL)
+        return fault_set(fault, RC_NO_MEMORY, "KV pool: out of memory");
+    p->magic = KVPOOL_MAGIC;
+    p->block_count = block_count;
+    enum rc rc = block_bytes > 0 ? map_blocks(p, block_bytes, fault) : RC_OK;
+    if (rc == RC_OK && !take_records(p))
+        rc = fault_set(fault, RC_NO_MEMORY, "KV pool: out of memory for %u block records",
+                       block_count);
+    if (rc != RC_OK) {
+        kvpool_close(p);
+        return rc;
+    }
+    *out = p;
+    return RC_OK;
+}
+
+void kvpool_close(struct kvpool *p)
+{
+    if (p == NULL)
+        return;
+    must(p->magic == KVPOOL_MAGIC);
+    p->magic = 0;
+    if (p->map != NULL) {
+        int failed = munmap(p->map, p->map_bytes);
+        must(failed == 0);
+    }
+    mem_free(p->audit_refs);
+    mem_free(p->free_stack);
+    mem_free(p->blocks);
+    mem_free(p);
+}
+
+void *kvpool_base(const struct kvpool *p)
+{
+    return p->base;
+}
+
+size_t kvpool_block_bytes(const struct kvpool *p)
+{
+    return p->block_bytes;
+}
+
+uint32_t kvpool_block_count(const struct kvpool *p)
+{
+    return p->block_count;
+}
+
+uint32_t kvpool_free_count(const struct kvpool *p)
+{
+    return p->free_stacked + (p->block_count - p->fresh);
+}
+
+enum rc kvpool_take_block(struct block_id *out, struct kvpool *p)
+{
+    must(p->magic == KVPOOL_MAGIC);
+    uint32_t index;
+    if (p->free_stacked > 0)
+        index = p->free_stack[--p->free_stacked];
+    else if (p->fresh < p->block_count)
+        index = p->fresh++;
+    else
+        return RC_FULL; /* the scheduler waits or preempts */
+    struct block *b = &p->blocks[index];
+    must(b->state == BLOCK_FREE && b->ref == 0); /* pair of the check in kvpool_drop_block */
+    b->state = BLOCK_USED;
+    b->ref = 1;
+    b->gen++;
+    *out = (struct block_id){ index };
+    return RC_OK;
+}
+
+void kvpool_ref_block(struct kvpool *p, struct block_id id)
+{
+    must(id.index < p->block_count);
+    struct block *b = &p->blocks[id.index];
+    must(b->state == BLOCK_USED && b->ref > 0 && b->ref < UINT32_MAX);
+    b->ref++;
+}
+
+void kvpool_drop_block(struct kvpool *p, struct block_id id)
+{
+    must(p->magic == KVPOOL_MAGIC);
+    must(id.index < p->fresh);
+    struct block *b = &p->blocks[id.index];
+    must(b->state == BLOCK_USED && b->ref > 0);
+    if (--b->ref > 0)
+        return;
+    b->state = BLOCK_FREE;
+#if QUIRE_SLOW_CHECKS
+    if (p->base != NULL)
+        memset(p->base + (size_t)id.index * p->block_bytes, BLOCK_JUNK, p->block_bytes);
+#endif
+    must(p->free_stacked < p->block_count);
+    p->free_stack[p->free_stacked++] = id.index;
+}
+
+uint32_t kvpool_ref_count(const struct kvpool *p, struct block_id id)
+{
+    must(id.index < p->block_count);
+    return p->blocks[id.index].ref;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* table - extending is all or nothing, so that a plan never holds half of what a sequence needs;
+ * dropping goes from the tail, because a block is worth nothing without the ones before it. */
+#include "kvpool/table.h"
+
+#include "core/must.h"
+
+static uint32_t blocks_lacking(const struct block_table *t, uint32_t token_count)
+{
+    uint32_t need = kv_blocks_for(token_count);
+    return need > t->count ? need - t->count : 0;
+}
+
+bool table_fits(const struct block_table *t, const struct kvpool *p, uint32_t token_count,
+                uint32_t spare)
+{
+    return (uint64_t)blocks_lacking(t, token_count) + spare <= kvpool_free_count(p);
+}
+
+enum rc table_extend(struct block_table *t, struct kvpool *p, uint32_t token_count)
+{
+    must(kv_blocks_for(token_count) <= t->capacity);
+    if (!table_fits(t, p, token_count, 0))
+        return RC_FULL;
+    for (uint32_t n = blocks_lacking(t, token_count); n > 0; n--) {
+        struct block_id id;
+        enum rc rc = kvpool_take_block(&id, p);
+        must(rc == RC_OK); /* table_fits said so */
+        t->blocks[t->count++] = id.index;
+    }
+    return RC_OK;
+}
+
+void table_truncate(struct block_table *t, struct kvpool *p, uint32_t block_count)
+{
+    while (t->count > block_count)
+        kvpool_drop_block(p, (struct block_id){ t->blocks[--t->count] });
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* table - the block table of one sequence: entry i holds positions 32 i .. 32 i + 31.
+ *   owner    the scheduler thread; the array is the sequence's, sized for its longest possible
+ *            length
+ *   errors   RC_FULL: nothing was changed, the caller waits or preempts */
+#ifndef QUIRE_KVPOOL_TABLE_H
+#define QUIRE_KVPOOL_TABLE_H
+
+#include <stdbool.h>
+
+#include "kvpool/pool.h"
+
+struct block_table {
+    uint32_t *blocks; /* [capacity] */
+    uint32_t count;
+    uint32_t capacity;
+};
+
+/* kv_blocks_for - blocks that hold token_count tokens. */
+static inline uint32_t kv_blocks_for(uint32_t token_count)
+{
+    return token_count / KV_BLOCK_TOKENS + (token_count % KV_BLOCK_TOKENS != 0);
+}
+
+/* table_extend - makes room for token_count tokens in all: every block it lacks, or RC_FULL and
+ * none. */
+enum rc table_extend(struct block_table *t, struct kvpool *p, uint32_t token_count) ATTR_MUST_USE;
+
+/* table_fits - whether table_extend would succeed now and leave spare blocks free. The same
+ * arithmetic. */
+bool table_fits(const struct block_table *t, const struct kvpool *p, uint32_t token_count,
+                uint32_t spare);
+
+/* table_truncate - drops entries from the tail until block_count are left. */
+void table_truncate(struct block_table *t, struct kvpool *p, uint32_t block_count);
+
+#endif
