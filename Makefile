@@ -71,7 +71,7 @@ HELPER_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(filter-out %_test.c,$(wildcard te
 FIXTURE_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/mkmodel/*.c)))
 TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
 
-.PHONY: all help deps test test-run unit tools clean model demo
+.PHONY: all help deps test test-run unit tools sim clean model demo
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -119,6 +119,11 @@ tools: $(TOOL_BIN)  ## Build fixture and bench tools
 
 unit: $(UNIT_BIN) $(TOOL_BIN)  ## Build and run the C tests (K=substring to choose)
 	$(Q)B=$(B) tests/run $(if $(K),-k $(K)) $(UNIT_BIN)
+
+SEED ?= 1
+SECONDS ?= 10
+sim: $(B)/tests/sim/sim_test  ## Simulate scheduler and KV pool (SEED=N SECONDS=S)
+	$(Q)$< --seed $(SEED) --seconds $(SECONDS)
 
 test: deps  ## Install what is needed, run every test
 	$(Q)$(MAKE) test-run

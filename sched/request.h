@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* request - one prompt and how it is to be continued, and the growing answer.
- * A request is written by the scheduler thread and read by the thread that submitted it: tokens are
- * published with one release store each, so that a reader takes them at its own pace and never blocks the
- * scheduler. Exactly one terminal state is published, last of all.
+/* request - one prompt and how it is to be continued, and the growing answer. A request is written
+ * by the scheduler thread and read by the thread that submitted it: tokens are published with one
+ * release store each, so that a reader takes them at its own pace and never blocks the scheduler.
+ * Exactly one terminal state is published, last of all.
  *   owner    the scheduler's slab; the submitter holds it from sched_submit until sched_release
  *   thread   accessors below: the submitter's */
 #ifndef QUIRE_SCHED_REQUEST_H
@@ -17,11 +17,12 @@
 #include "core/sampling.h"
 
 enum finish {
-    FINISH_NONE,      /* still queued or running */
-    FINISH_STOP,      /* a stop id (EOS among them) was chosen; it is the last token of the output */
-    FINISH_LENGTH,    /* max_tokens or the context limit was reached */
+    FINISH_NONE, /* still queued or running */
+    /* a stop id (EOS among them) was chosen; it is the last token of the output */
+    FINISH_STOP,
+    FINISH_LENGTH, /* max_tokens or the context limit was reached */
     FINISH_CANCELLED,
-    FINISH_ERROR      /* the executor failed: request_error says how */
+    FINISH_ERROR /* the executor failed: request_error says how */
 };
 
 struct request_params {
@@ -35,7 +36,8 @@ struct request_params {
     uint32_t top_count;   /* top log-probabilities per token, <= OUTPUT_TOP_MAX */
     bool logprobs;        /* log-probability of each output token */
     bool prompt_logprobs; /* and of each prompt token but the first */
-    /* When set: called on the scheduler thread with the logits [vocab] after each prompt position. */
+    /* When set: called on the scheduler thread with the logits [vocab] after each prompt
+     * position. */
     void (*on_logits)(void *ctx, uint32_t position, const float *logits);
     void *on_logits_ctx;
     void *user; /* the submitter's own */
@@ -49,12 +51,15 @@ int32_t request_token(const struct request *r, uint32_t index);
 
 /* Log-probability of output token index, and its top list (count in *top_count); when asked for. */
 float request_logprob(const struct request *r, uint32_t index);
-const struct token_logprob *request_top(const struct request *r, uint32_t index, uint32_t *top_count);
+const struct token_logprob *request_top(const struct request *r, uint32_t index,
+                                        uint32_t *top_count);
 
-/* Log-probability of prompt token index >= 1, once index tokens are computed (certainly after the finish). */
+/* Log-probability of prompt token index >= 1: readable from the first output token or the finish
+ * on. */
 float request_prompt_logprob(const struct request *r, uint32_t index);
 
-enum finish request_finish(const struct request *r); /* FINISH_NONE until all tokens are published */
+/* FINISH_NONE until all tokens are published */
+enum finish request_finish(const struct request *r);
 enum rc request_error(const struct request *r);
 void *request_user(const struct request *r);
 uint32_t request_prompt_count(const struct request *r);
@@ -65,7 +70,8 @@ struct request_times {
 };
 struct request_times request_times_get(const struct request *r);
 
-/* request_cancel - any thread; takes effect at the next step boundary. The terminal event still comes. */
+/* request_cancel - any thread; takes effect at the next step boundary. The terminal event still
+ * comes. */
 void request_cancel(struct request *r);
 
 #endif

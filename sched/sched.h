@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* sched - continuous batching: who runs in the next step, with how many tokens, in which blocks.
- *   owner    one scheduler thread calls sched_step or sched_run; it owns sequences and pool metadata
- *   thread   sched_submit, request_cancel, sched_stop: any. sched_next_event, sched_release: one consumer
- *   full     more than requests_max live requests: sched_submit says RC_FULL
+ *   owner    one scheduler thread calls sched_step or sched_run; it owns sequences and pool
+ *            metadata
+ *   thread   sched_submit, request_cancel, sched_stop: any. sched_next_event, sched_release: one
+ *            consumer
+ *   full     more than requests_max live requests: sched_submit says RC_FULL. A request lives from
+ *            its submission until its release
  *   refusal  what can never fit is refused by sched_submit with numbers (RC_LIMIT), never queued */
 #ifndef QUIRE_SCHED_SCHED_H
 #define QUIRE_SCHED_SCHED_H
@@ -20,6 +23,8 @@ struct sched_config {
     uint32_t chunk_tokens;        /* --chunk: prefill tokens a sequence may get in a step */
     uint32_t step_prefill_tokens; /* prefill tokens of all sequences in a step; 0 = chunk_tokens */
     uint32_t requests_max;        /* live requests, queued ones included */
+    /* --chaos preempt=N: every N steps the youngest gives way; 0 = off */
+    uint32_t chaos_preempt_steps;
 };
 
 struct sched_stats {
@@ -31,26 +36,40 @@ struct sched_stats {
 
 enum rc sched_open(struct sched **out, const struct sched_config *config, struct kvpool *pool,
                    struct executor executor, struct clock clock, struct fault *fault) ATTR_MUST_USE;
+
+/* sched_close - no thread is inside any other call; every request that is left goes with it,
+ * released or not. */
 void sched_close(struct sched *s);
 
-/* sched_submit - copies params and queues the request; RC_FULL, RC_LIMIT, RC_INVALID or RC_NO_MEMORY else. */
+/* sched_ctx_tokens - tokens a request may have: what -c, the executor and the pool allow, the
+ * least of them. */
+uint32_t sched_ctx_tokens(const struct sched *s);
+
+/* sched_submit - copies params and queues the request; RC_FULL, RC_LIMIT, RC_INVALID or
+ * RC_NO_MEMORY else. */
 enum rc sched_submit(struct request **out, struct sched *s, const struct request_params *params,
                      struct fault *fault) ATTR_MUST_USE;
 
 /* sched_step - one plan, run and commit; false when there was nothing to do. */
 bool sched_step(struct sched *s);
 
-/* sched_run - steps until sched_stop; sleeps when there is nothing to do. sched_stop - any thread, signal safe. */
+/* sched_run - steps until sched_stop; sleeps when there is nothing to do. sched_stop - any
+ * thread, signal safe. */
 void sched_run(struct sched *s);
 void sched_stop(struct sched *s);
 
-/* sched_next_event - a request that has new tokens or its terminal state; NULL after timeout_us without one.
- * A request is in the event queue at most once: read everything it has. */
+/* sched_next_event - a request that has new tokens or its terminal state; NULL after timeout_us
+ * without one. A request is in the event queue at most once: read everything it has. */
 struct request *sched_next_event(struct sched *s, uint64_t timeout_us);
 
 /* sched_release - the consumer is done with a finished request. */
 void sched_release(struct sched *s, struct request *r);
 
-struct sched_stats sched_stats_get(const struct sched *s); /* any thread; counters may be one step apart */
+/* any thread; counters may be one step apart */
+struct sched_stats sched_stats_get(const struct sched *s);
+
+/* sched_audit - recomputes every invariant of scheduler and pool from scratch, on the scheduler
+ * thread between two steps: RC_OK, or RC_CORRUPT with the rule that is broken. */
+enum rc sched_audit(struct sched *s, struct fault *fault) ATTR_MUST_USE;
 
 #endif

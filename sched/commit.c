@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* commit - what a step has computed becomes known: positions, log-probabilities, tokens,
+ * finishes. Only here do tokens grow, so a step that failed has changed nothing but blocks,
+ * which go with its requests. */
+#include "core/must.h"
+#include "sched/record.h"
+
+/* Results of one row of r. */
+static void commit_output(struct sched *s, struct request *r, const struct batch_output *o,
+                          uint32_t position, const struct batch_result *result, uint64_t now_us)
+{
+    const struct request_params *params = &r->params;
+    if (o->target >= 0)
+        r->prompt_logprobs[position + 1] = result->logprob;
+    if (o->logits)
+        params->on_logits(params->on_logits_ctx, position, result->logits);
+    if (!o->sample)
+        return;
+    must(result->token >= 0 && (uint32_t)result->token < s->executor.limits.vocab_count);
+    event_token(r, result, now_us);
+    r->seq.known++;
+}
+
+static bool is_stop(const struct request_params *params, int32_t token)
+{
+    for (uint32_t i = 0; i < params->stop_id_count; i++)
+        if (params->stop_ids[i] == token)
+            return true;
+    return false;
+}
+
+/* Why r ends here, FINISH_NONE when it goes on. */
+static enum finish finish_of(const struct request *r)
+{
+    const struct sequence *seq = &r->seq;
+    uint32_t done = seq->known - r->params.prompt_count;
+    if (done > 0 && seq->computed + 1 == seq->known &&
+        is_stop(&r->params, r->tokens[seq->known - 1]))
+        return FINISH_STOP;
+    if (done == r->output_max && seq->computed + (done > 0) == seq->known)
+        return FINISH_LENGTH;
+    return FINISH_NONE;
+}
+
+static void commit_failure(struct sched *s, const struct plan *plan, enum rc rc)
+{
+    for (uint32_t i = 0; i < plan->batch.span_count; i++)
+        sequence_finish(s, plan->span_requests[i], FINISH_ERROR, rc);
+}
+
+void commit_step(struct sched *s, const struct plan *plan, enum rc rc)
+{
+    if (rc != RC_OK) {
+        commit_failure(s, plan, rc);
+        return;
+    }
+    const struct batch *b = &plan->batch;
+    uint64_t now_us = clock_now_us(&s->clock);
+    for (uint32_t i = 0, at = 0; i < b->span_count; i++) {
+        const struct batch_span *span = &b->spans[i];
+        struct request *r = plan->span_requests[i];
+        struct sequence *seq = &r->seq;
+        seq->computed += span->row_count;
+        for (; at < b->output_count && b->outputs[at].row < span->row_begin + span->row_count; at++)
+            commit_output(s, r, &b->outputs[at], plan->outputs[at].position, &s->results[at],
+                          now_us);
+        uint32_t scored =
+            seq->computed < r->params.prompt_count ? seq->computed : r->params.prompt_count;
+        if (seq->scored < scored)
+            seq->scored = scored;
+        enum finish finish = finish_of(r);
+        if (finish != FINISH_NONE)
+            sequence_finish(s, r, finish, RC_OK);
+    }
+    count_up(&s->counters.rows, b->row_count);
+    count_up(&s->counters.decode_tokens, plan->decode_rows);
+    count_up(&s->counters.prefill_tokens, plan->prefill_rows);
+}

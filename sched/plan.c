@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* plan - one step on paper, in this order:
+ *   1 every decoding sequence gets its row, oldest first, and its block if the row opens one;
+ *     when none is free the youngest gives way
+ *   2 waiting requests are admitted in order, each with the blocks of all tokens it knows; nobody
+ *     passes the first one that does not fit. None is admitted in a step that preempted
+ *   3 what is left of the step's rows goes to prompts, oldest first, in chunks
+ * A sequence that computes its prompt (or computes again what a preemption dropped) holds all
+ * blocks for it since its admission, so 3 never needs one. Rows and outputs are written into the
+ * step arena, tables (whose worst case is large and rare) into a buffer of their own, both sized
+ * at open for the largest plan there can be. */
+#include <string.h>
+
+#include "core/must.h"
+#include "sched/record.h"
+
+struct planner {
+    struct sched *s;
+    struct plan *plan;
+    int32_t *tokens;
+    struct batch_span *spans;
+    struct batch_output *outputs;
+    uint32_t rows_left;
+    uint32_t outputs_left;
+    uint32_t prefill_left;
+};
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+size_t plan_arena_bytes(const struct sched *s)
+{
+    const struct executor_limits *l = &s->executor.limits;
+    size_t row = sizeof(int32_t);
+    size_t output = sizeof(struct batch_output) + sizeof(struct plan_output);
+    size_t seq = sizeof(struct batch_span) + sizeof(struct request *);
+    return l->rows_max * row + l->outputs_max * output + s->config.rows_max * seq + 8 * 64;
+}
+
+size_t plan_tables_bytes(const struct sched *s)
+{
+    return (size_t)s->config.rows_max * kv_blocks_for(s->ctx_tokens) * sizeof(uint32_t);
+}
+
+static void planner_open(struct planner *p, struct sched *s, struct plan *plan)
+{
+    const struct executor_limits *l = &s->executor.limits;
+    uint32_t rows_max = s->config.rows_max;
+    struct arena *a = &s->arena;
+    *plan = (struct plan){ 0 };
+    *p = (struct planner){ .s = s, .plan = plan, .rows_left = l->rows_max };
+    p->outputs_left = l->outputs_max;
+    p->prefill_left = s->config.step_prefill_tokens;
+    p->tokens = arena_take(a, l->rows_max, sizeof *p->tokens);
+    p->spans = arena_take(a, rows_max, sizeof *p->spans);
+    p->outputs = arena_take(a, l->outputs_max, sizeof *p->outputs);
+    plan->outputs = arena_take(a, l->outputs_max, sizeof *plan->outputs);
+    plan->span_requests = arena_take(a, rows_max, sizeof(struct request *));
+    must(p->tokens && p->spans && p->outputs && plan->outputs && plan->span_requests);
+    plan->batch.step = s->step;
+    plan->batch.tokens = p->tokens;
+    plan->batch.spans = p->spans;
+    plan->batch.blocks = s->tables;
+    plan->batch.outputs = p->outputs;
+}
+
+/* Whether the logits of the row at this position are wanted, and how. */
+static bool wants_output(const struct request *r, uint32_t position, struct batch_output *o)
+{
+    const struct request_params *params = &r->params;
+    bool prompt = position < params->prompt_count && position >= r->seq.scored;
+    *o = (struct batch_output){ .target = -1 };
+    if (prompt && params->prompt_logprobs && position + 1 < params->prompt_count)
+        o->target = r->tokens[position + 1];
+    o->logits = prompt && params->on_logits != NULL;
+    o->sample = position + 1 == r->seq.known && r->output_max > 0;
+    if (o->sample) {
+        uint32_t done = r->seq.known - params->prompt_count;
+        o->top_count = params->top_count;
+        o->sampling = &params->sampling;
+        o->history = r->tokens;
+        o->history_count = r->seq.known;
+        o->prompt_count = params->prompt_count;
+        o->mask = done < params->min_tokens ? r->stop_mask : NULL;
+    }
+    return o->sample || o->logits || o->target >= 0;
+}
+
+static bool scores_prompt(const struct request *r)
+{
+    return (r->params.prompt_logprobs || r->params.on_logits != NULL) &&
+           r->seq.scored < r->params.prompt_count;
+}
+
+/* Appends rows [computed, computed + row_count) of r. */
+static void add_span(struct planner *p, struct request *r, uint32_t row_count)
+{
+    struct batch *b = &p->plan->batch;
+    const struct sequence *seq = &r->seq;
+    uint32_t table_count = kv_blocks_for(seq->computed + row_count);
+    must(row_count <= p->rows_left && table_count <= seq->table.count);
+    memcpy(&p->s->tables[b->block_count], seq->table.blocks, table_count * sizeof(uint32_t));
+    p->plan->span_requests[b->span_count] = r;
+    p->spans[b->span_count++] = (struct batch_span){
+        .row_begin = b->row_count,
+        .row_count = row_count,
+        .pos_begin = seq->computed,
+        .table_begin = b->block_count,
+        .table_count = table_count,
+    };
+    b->block_count += table_count;
+    for (uint32_t i = 0; i < row_count; i++) {
+        uint32_t position = seq->computed + i;
+        p->tokens[b->row_count + i] = r->tokens[position];
+        struct batch_output o;
+        if (!wants_output(r, position, &o))
+            continue;
+        must(p->outputs_left > 0);
+        p->outputs_left--;
+        o.row = b->row_count + i;
+        p->plan->outputs[b->output_count] = (struct plan_output){ r, position };
+        p->outputs[b->output_count++] = o;
+    }
+    b->row_count += row_count;
+    p->rows_left -= row_count;
+}
+
+static void plan_decode(struct planner *p)
+{
+    struct sched *s = p->s;
+    for (uint32_t i = 0; i < s->running_count;) {
+        struct request *r = s->running[i];
+        if (!sequence_decodes(r)) {
+            i++;
+            continue;
+        }
+        enum rc rc = RC_OK;
+        while (rc == RC_OK && table_extend(&r->seq.table, s->pool, r->seq.known) == RC_FULL)
+            rc = preempt_for(s, r);
+        if (rc != RC_OK)
+            continue; /* r was the last of the list */
+        add_span(p, r, 1);
+        p->plan->decode_rows++;
+        i++;
+    }
+}
+
+/* One block for every running sequence stays free, so that the newcomer does not have to leave
+ * at once. */
+static bool admit_one(struct sched *s, struct request *r)
+{
+    if (!table_fits(&r->seq.table, s->pool, r->seq.known, s->running_count))
+        return false;
+    enum rc rc = table_extend(&r->seq.table, s->pool, r->seq.known);
+    must(rc == RC_OK);
+    sequence_admit(s, r);
+    return true;
+}
+
+static void plan_admission(struct sched *s)
+{
+    if (s->preempted > 0)
+        return;
+    while (s->waiting.head != NULL && s->running_count < s->config.rows_max &&
+           admit_one(s, s->waiting.head)) {
+    }
+}
+
+/* Rows that r may have now: its missing tokens, cut by every limit of the step. */
+static uint32_t chunk_rows(const struct planner *p, const struct request *r)
+{
+    const struct sequence *seq = &r->seq;
+    uint32_t missing = seq->known - seq->computed;
+    uint32_t rows = min_u32(missing, p->s->config.chunk_tokens);
+    rows = min_u32(rows, min_u32(p->rows_left, p->prefill_left));
+    if (scores_prompt(r))
+        return min_u32(rows, p->outputs_left); /* one for each row, at most */
+    if (rows == missing && p->outputs_left == 0)
+        rows--; /* the last row chooses a token */
+    return rows;
+}
+
+static void plan_prefill(struct planner *p)
+{
+    struct sched *s = p->s;
+    for (uint32_t i = 0; i < s->running_count; i++) {
+        struct request *r = s->running[i];
+        if (sequence_decodes(r))
+            continue;
+        uint32_t rows = chunk_rows(p, r);
+        if (rows == 0)
+            continue;
+        add_span(p, r, rows);
+        p->prefill_left -= rows;
+        p->plan->prefill_rows += rows;
+    }
+}
+
+bool plan_step(struct sched *s, struct plan *plan)
+{
+    struct planner p;
+    s->preempted = 0;
+    planner_open(&p, s, plan);
+    preempt_chaos(s);
+    plan_decode(&p);
+    plan_admission(s);
+    plan_prefill(&p);
+    must(plan->batch.row_count > 0 || s->running_count == 0);
+    must(s->running_count > 0 || s->waiting.count == 0);
+    return plan->batch.row_count > 0;
+}

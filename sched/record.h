@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* record - a request as the scheduler sees it, and the scheduler's own state. Only files of sched
+ * include this; everybody else has request.h and sched.h.
+ *   owner    fields say who; "published" means written by the scheduler with release, read by
+ *            the submitter */
+#ifndef QUIRE_SCHED_RECORD_H
+#define QUIRE_SCHED_RECORD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/arena.h"
+#include "core/ring.h"
+#include "kvpool/table.h"
+#include "sched/sched.h"
+
+#define REQUEST_MAGIC 0x72657131u
+#define SCHED_MAGIC 0x73636831u
+
+/* Where a request is. sequence.c holds the table of legal changes. */
+enum seq_state {
+    SEQ_NEW,     /* in the inbox: not seen by the scheduler yet */
+    SEQ_WAITING, /* in the queue, holds no block */
+    SEQ_RUNNING, /* in the running list, holds its blocks */
+    SEQ_DONE,    /* its finish is published; the scheduler never touches it again */
+    SEQ_STATES
+};
+
+/* The scheduler's side of a request: tokens [0, computed) have their keys and values in the
+ * table, tokens [computed, known) do not yet. A step lets the second number catch the first. */
+struct sequence {
+    enum seq_state state;
+    uint64_t order; /* arrival number: older is smaller, first come first served */
+    uint32_t known;
+    uint32_t computed;
+    uint32_t scored; /* prompt positions whose logits have been delivered, when wanted */
+    struct block_table table;
+    struct request *prev, *next; /* in the queue */
+};
+
+#define EVENT_QUEUED 1u   /* in the event ring, or about to be pushed */
+#define EVENT_FINISH_AT 8 /* enum finish is kept from this bit up */
+
+struct request {
+    uint32_t magic;
+    struct sched *sched;
+    struct request_params params; /* constant; prompt points to tokens */
+    uint32_t output_max;          /* constant: max_tokens, bounded by the context */
+    /* constant: all tokens but the stop ids; NULL without min_tokens */
+    uint64_t *stop_mask;
+    /* [prompt_count + output_max]: prompt, then output as published */
+    int32_t *tokens;
+    float *logprobs;            /* [output_max] or NULL */
+    struct token_logprob *tops; /* [output_max][top_count] or NULL */
+    uint8_t *top_counts;        /* [output_max] or NULL */
+    float *prompt_logprobs;     /* [prompt_count] or NULL */
+
+    _Atomic uint32_t output_count; /* published */
+    _Atomic uint32_t event;        /* EVENT_QUEUED and the finish, changed together: see event.c */
+    enum rc error;                 /* published by the finish */
+    _Atomic uint64_t arrival_us, admitted_us, first_token_us, finished_us; /* relaxed */
+
+    atomic_bool cancel; /* set by the submitter */
+    /* scheduler, submitter, a cancel notice on its way: the last one frees */
+    _Atomic uint32_t refs;
+    bool released;                                 /* the consumer's */
+    struct request *registry_prev, *registry_next; /* guarded by sched.registry_lock */
+
+    struct sequence seq; /* the scheduler's */
+};
+
+/* What one output of the plan is for. */
+struct plan_output {
+    struct request *request;
+    uint32_t position; /* of the row */
+};
+
+/* The plan of one step, in the step arena. */
+struct plan {
+    struct batch batch;
+    struct request **span_requests; /* [span_count] */
+    struct plan_output *outputs;    /* [output_count] */
+    uint32_t decode_rows;
+    uint32_t prefill_rows;
+};
+
+struct counters {
+    _Atomic uint64_t steps, rows, prefill_tokens, decode_tokens;
+    _Atomic uint64_t submitted, refused, finished, cancelled, failed, preemptions;
+    _Atomic uint32_t running, waiting, blocks_free;
+};
+
+struct queue {
+    struct request *head, *tail; /* by order */
+    uint32_t count;
+};
+
+struct sched {
+    uint32_t magic;
+    struct sched_config config;
+    struct kvpool *pool;
+    struct executor executor;
+    struct clock clock;
+    uint32_t ctx_tokens; /* what -c, the executor and the pool allow, the least of them */
+
+    /* the scheduler thread's */
+    struct queue waiting;
+    struct request **running; /* [rows_max], by order */
+    uint32_t running_count;
+    uint64_t order_next;
+    uint64_t step;
+    struct arena arena; /* a step's plan */
+    uint32_t *tables;   /* and its block tables */
+    struct batch_result *results;
+    uint32_t preempted; /* in this step */
+
+    /* shared */
+    struct ring *inbox;  /* new requests and cancel notices; any thread -> scheduler */
+    struct ring *events; /* requests with news; scheduler -> consumer */
+    atomic_bool stop;
+    struct counters counters;
+    pthread_mutex_t registry_lock; /* never held on the step path */
+    struct request *registry;      /* every live record */
+    uint32_t registry_count;
+};
+
+/* request.c: records. */
+enum rc request_make(struct request **out, struct sched *s, const struct request_params *params,
+                     struct fault *fault) ATTR_MUST_USE;
+void request_ref(struct request *r);
+void request_drop(struct request *r); /* frees the record with the last reference; any thread */
+void request_free(struct request *r);
+
+/* event.c: what is published. */
+void event_token(struct request *r, const struct batch_result *result, uint64_t now_us);
+void event_finish(struct request *r, enum finish finish, enum rc error, uint64_t now_us);
+static inline bool request_cancelled(const struct request *r)
+{
+    return atomic_load_explicit(&r->cancel, memory_order_relaxed);
+}
+
+/* sequence.c: the only place where states change. */
+void sequence_wait(struct sched *s, struct request *r); /* new or preempted: into the queue */
+/* out of the queue, to run; blocks are there */
+void sequence_admit(struct sched *s, struct request *r);
+void sequence_finish(struct sched *s, struct request *r, enum finish finish, enum rc error);
+bool sequence_decodes(const struct request *r); /* its next row is the token it chose last */
+
+/* queue.c */
+void queue_insert(struct queue *q, struct request *r);
+void queue_remove(struct queue *q, struct request *r);
+
+/* plan.c, preempt.c, commit.c: one step. */
+bool plan_step(struct sched *s, struct plan *plan);
+size_t plan_arena_bytes(const struct sched *s);
+size_t plan_tables_bytes(const struct sched *s);
+enum rc preempt_for(struct sched *s, const struct request *needy);
+void preempt_chaos(struct sched *s);
+void commit_step(struct sched *s, const struct plan *plan, enum rc rc);
+
+/* stats.c */
+void stats_publish(struct sched *s);
+
+static inline void count_up(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* sched - the loop: drain the inbox, plan, run, commit.
+ *
+ *   submitters --inbox ring--> [queue] -> [running] --event ring--> one consumer
+ *                                  ^          |
+ *                                  +- preempt-+
+ *
+ * One thread owns queue, running list, sequences and pool; there is no lock on the way of a
+ * step. A step is planned completely, frozen, run, then committed: nothing is half done between
+ * two steps, so a cancel or an audit there finds a whole state. Refused: planning the next step
+ * while this one runs (placeholder tokens, deferred frees; it would hide some microseconds of
+ * planning behind milliseconds of compute). */
+#include "core/mem.h"
+#include "core/must.h"
+#include "kvpool/audit.h"
+#include "sched/record.h"
+
+#define IDLE_WAIT_US 1000000u /* a sleeping scheduler looks around once a second */
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t next_power_of_two(uint32_t n)
+{
+    uint32_t power = 2;
+    while (power < n)
+        power *= 2;
+    return power;
+}
+
+static enum rc check_config(const struct sched_config *c, const struct executor_limits *l,
+                            struct fault *fault)
+{
+    if (c->ctx_tokens == 0 || c->ctx_tokens > CTX_TOKENS_MAX)
+        return fault_set(fault, RC_INVALID, "context of %u tokens is not in 1..%u", c->ctx_tokens,
+                         CTX_TOKENS_MAX);
+    if (c->rows_max == 0 || c->rows_max > l->rows_max || c->rows_max > l->outputs_max)
+        return fault_set(fault, RC_INVALID, "%u sequences at once is not in 1..%u", c->rows_max,
+                         min_u32(l->rows_max, l->outputs_max));
+    if (c->chunk_tokens == 0)
+        return fault_set(fault, RC_INVALID, "prefill chunk of 0 tokens");
+    if (c->requests_max == 0 || c->requests_max > REQUESTS_MAX)
+        return fault_set(fault, RC_INVALID, "%u requests is not in 1..%u", c->requests_max,
+                         REQUESTS_MAX);
+    return RC_OK;
+}
+
+static enum rc open_memory(struct sched *s)
+{
+    const struct executor_limits *l = &s->executor.limits;
+    s->running = mem_alloc_array(s->config.rows_max, sizeof(struct request *));
+    s->results = mem_alloc_array(l->outputs_max, sizeof *s->results);
+    s->tables = mem_alloc_raw(plan_tables_bytes(s));
+    if (s->running == NULL || s->results == NULL || s->tables == NULL ||
+        arena_open(&s->arena, plan_arena_bytes(s)) != RC_OK)
+        return RC_NO_MEMORY;
+    uint32_t entries = next_power_of_two(s->config.requests_max);
+    if (ring_open(&s->inbox, 2 * entries) != RC_OK || ring_open(&s->events, entries) != RC_OK)
+        return RC_NO_MEMORY;
+    return RC_OK;
+}
+
+enum rc sched_open(struct sched **out, const struct sched_config *config, struct kvpool *pool,
+                   struct executor executor, struct clock clock, struct fault *fault)
+{
+    *out = NULL;
+    enum rc rc = check_config(config, &executor.limits, fault);
+    if (rc != RC_OK)
+        return rc;
+    struct sched *s = mem_alloc(sizeof *s);
+    if (s == NULL)
+        return fault_set(fault, RC_NO_MEMORY, "scheduler: out of memory");
+    s->magic = SCHED_MAGIC;
+    s->config = *config;
+    if (s->config.step_prefill_tokens == 0)
+        s->config.step_prefill_tokens = config->chunk_tokens;
+    s->pool = pool;
+    s->executor = executor;
+    s->clock = clock;
+    uint64_t pool_tokens = (uint64_t)kvpool_block_count(pool) * KV_BLOCK_TOKENS;
+    s->ctx_tokens = min_u32(config->ctx_tokens, executor.limits.ctx_max);
+    if (s->ctx_tokens > pool_tokens)
+        s->ctx_tokens = (uint32_t)pool_tokens;
+    int failed = pthread_mutex_init(&s->registry_lock, NULL);
+    must(failed == 0); /* Linux: never */
+    rc = open_memory(s);
+    if (rc != RC_OK) {
+        sched_close(s);
+        return fault_set(fault, rc, "scheduler: out of memory");
+    }
+    stats_publish(s);
+    *out = s;
+    return RC_OK;
+}
+
+void sched_close(struct sched *s)
+{
+    if (s == NULL)
+        return;
+    must(s->magic == SCHED_MAGIC);
+    s->magic = 0;
+    while (s->registry != NULL) {
+        struct request *r = s->registry;
+        s->registry = r->registry_next;
+        if (r->seq.state == SEQ_RUNNING)
+            table_truncate(&r->seq.table, s->pool, 0);
+        request_free(r);
+    }
+    ring_close(s->events);
+    ring_close(s->inbox);
+    arena_close(&s->arena);
+    mem_free(s->tables);
+    mem_free(s->results);
+    mem_free(s->running);
+    pthread_mutex_destroy(&s->registry_lock);
+    mem_free(s);
+}
+
+/* Takes a place among the live records; false when there is none. */
+static bool registry_reserve(struct sched *s)
+{
+    pthread_mutex_lock(&s->registry_lock);
+    bool room = s->registry_count < s->config.requests_max;
+    s->registry_count += room;
+    pthread_mutex_unlock(&s->registry_lock);
+    return room;
+}
+
+static void registry_settle(struct sched *s, struct request *r)
+{
+    pthread_mutex_lock(&s->registry_lock);
+    if (r == NULL) {
+        s->registry_count--;
+    } else {
+        r->registry_next = s->registry;
+        if (s->registry != NULL)
+            s->registry->registry_prev = r;
+        s->registry = r;
+    }
+    pthread_mutex_unlock(&s->registry_lock);
+}
+
+enum rc sched_submit(struct request **out, struct sched *s, const struct request_params *params,
+                     struct fault *fault)
+{
+    must(s->magic == SCHED_MAGIC);
+    *out = NULL;
+    if (!registry_reserve(s))
+        return fault_set(fault, RC_FULL, "%u requests are live: no room for more",
+                         s->config.requests_max);
+    struct request *r;
+    enum rc rc = request_make(&r, s, params, fault);
+    registry_settle(s, r);
+    if (rc != RC_OK) {
+        count_up(&s->counters.refused, 1);
+        return rc;
+    }
+    count_up(&s->counters.submitted, 1);
+    *out = r;
+    rc = ring_push(s->inbox, r);
+    must(rc == RC_OK); /* two entries for every record: itself and one cancel notice */
+    return RC_OK;
+}
+
+/* New requests and cancel notices, in the order they came. */
+static void drain_inbox(struct sched *s)
+{
+    struct request *r;
+    while ((r = ring_pop(s->inbox)) != NULL) {
+        bool notice = r->seq.state != SEQ_NEW;
+        if (!notice)
+            r->seq.order = s->order_next++;
+        if (r->seq.state != SEQ_DONE && request_cancelled(r))
+            sequence_finish(s, r, FINISH_CANCELLED, RC_OK);
+        else if (!notice)
+            sequence_wait(s, r);
+        if (notice)
+            request_drop(r);
+    }
+}
+
+bool sched_step(struct sched *s)
+{
+    must(s->magic == SCHED_MAGIC);
+    drain_inbox(s);
+    size_t mark = arena_mark(&s->arena);
+    struct plan plan;
+    bool planned = plan_step(s, &plan);
+    if (planned) {
+        enum rc rc = s->executor.run(s->executor.ctx, &plan.batch, s->results);
+        commit_step(s, &plan, rc);
+        s->step++;
+        count_up(&s->counters.steps, 1);
+    }
+    arena_reset(&s->arena, mark);
+    stats_publish(s);
+    return planned;
+}
+
+void sched_run(struct sched *s)
+{
+    while (!atomic_load_explicit(&s->stop, memory_order_acquire))
+        if (!sched_step(s))
+            ring_wait(s->inbox, IDLE_WAIT_US);
+}
+
+void sched_stop(struct sched *s)
+{
+    atomic_store_explicit(&s->stop, true, memory_order_release);
+    ring_wake(s->inbox);
+}
+
+uint32_t sched_ctx_tokens(const struct sched *s)
+{
+    return s->ctx_tokens;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* sequence - where a request is, and the only code that moves it:
+ *
+ *              submit              admit
+ *      NEW ------------> WAITING ---------> RUNNING
+ *       |                 |   ^               |  |
+ *       | cancel          |   |    preempt    |  | stop, length, cancel, error
+ *       |          cancel |   +---------------+  |
+ *       +---------------> +-------> DONE <-------+
+ *
+ * Blocks are held in RUNNING alone. DONE is entered once, publishes the finish and lets go of
+ * the record. */
+#include <string.h>
+
+#include "core/must.h"
+#include "sched/record.h"
+
+static void set_state(struct request *r, enum seq_state to)
+{
+    static const bool legal[SEQ_STATES][SEQ_STATES] = {
+        [SEQ_NEW] = { [SEQ_WAITING] = true, [SEQ_DONE] = true },
+        [SEQ_WAITING] = { [SEQ_RUNNING] = true, [SEQ_DONE] = true },
+        [SEQ_RUNNING] = { [SEQ_WAITING] = true, [SEQ_DONE] = true },
+    };
+    must(r->magic == REQUEST_MAGIC);
+    must(legal[r->seq.state][to]);
+    r->seq.state = to;
+}
+
+bool sequence_decodes(const struct request *r)
+{
+    return r->seq.computed + 1 == r->seq.known && r->seq.known > r->params.prompt_count;
+}
+
+static void running_insert(struct sched *s, struct request *r)
+{
+    must(s->running_count < s->config.rows_max);
+    uint32_t at = s->running_count;
+    while (at > 0 && s->running[at - 1]->seq.order > r->seq.order)
+        at--;
+    memmove(&s->running[at + 1], &s->running[at], (s->running_count - at) * sizeof *s->running);
+    s->running[at] = r;
+    s->running_count++;
+}
+
+static void running_remove(struct sched *s, const struct request *r)
+{
+    uint32_t at = s->running_count;
+    do
+        must(at > 0);
+    while (s->running[--at] != r);
+    s->running_count--;
+    memmove(&s->running[at], &s->running[at + 1], (s->running_count - at) * sizeof *s->running);
+}
+
+/* Leaves the running list with all its blocks. */
+static void leave_running(struct sched *s, struct request *r)
+{
+    running_remove(s, r);
+    table_truncate(&r->seq.table, s->pool, 0);
+    r->seq.computed = 0;
+}
+
+void sequence_wait(struct sched *s, struct request *r)
+{
+    if (r->seq.state == SEQ_RUNNING)
+        leave_running(s, r);
+    set_state(r, SEQ_WAITING);
+    queue_insert(&s->waiting, r);
+}
+
+void sequence_admit(struct sched *s, struct request *r)
+{
+    must(kv_blocks_for(r->seq.known) <= r->seq.table.count);
+    queue_remove(&s->waiting, r);
+    set_state(r, SEQ_RUNNING);
+    running_insert(s, r);
+    if (atomic_load_explicit(&r->admitted_us, memory_order_relaxed) == 0)
+        atomic_store_explicit(&r->admitted_us, clock_now_us(&s->clock), memory_order_relaxed);
+}
+
+void sequence_finish(struct sched *s, struct request *r, enum finish finish, enum rc error)
+{
+    must(finish != FINISH_NONE);
+    if (r->seq.state == SEQ_RUNNING)
+        leave_running(s, r);
+    else if (r->seq.state == SEQ_WAITING)
+        queue_remove(&s->waiting, r);
+    set_state(r, SEQ_DONE);
+    struct counters *c = &s->counters;
+    count_up(finish == FINISH_CANCELLED ? &c->cancelled
+             : finish == FINISH_ERROR   ? &c->failed
+                                        : &c->finished,
+             1);
+    event_finish(r, finish, error, clock_now_us(&s->clock));
+    request_drop(r);
+}

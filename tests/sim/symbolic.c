@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/* symbolic - see symbolic.h. A run does what a real executor does, in the order that hides least:
+ *   1 shape of the plan: rows, spans, tables, outputs inside their limits and in order
+ *   2 one writer for each block of the step, and nobody else has that block in a table of the step
+ *   3 copies
+ *   4 spans from the last to the first, so that a row which needs what another span computes in the
+ *     same step finds it missing; every prefix is walked from its first slot
+ *   5 results */
+#include "tests/sim/symbolic.h"
+
+#include <string.h>
+
+#include "core/mem.h"
+
+#define BLOCK KV_BLOCK_TOKENS
+
+enum rc symbolic_open(struct symbolic *x, uint32_t block_count,
+                      const struct executor_limits *limits)
+{
+    *x = (struct symbolic){ .limits = *limits, .block_count = block_count, .verify_every = 1 };
+    size_t slots = (size_t)block_count * BLOCK;
+    x->hashes = mem_alloc_array(slots, sizeof *x->hashes);
+    x->tokens = mem_alloc_array(slots, sizeof *x->tokens);
+    x->writer = mem_alloc_array(block_count, sizeof *x->writer);
+    x->row_hashes = mem_alloc_array(limits->rows_max, sizeof *x->row_hashes);
+    x->logits =
+        mem_alloc_array((size_t)limits->outputs_max * limits->vocab_count, sizeof *x->logits);
+    if (x->hashes && x->tokens && x->writer && x->row_hashes && x->logits)
+        return RC_OK;
+    symbolic_close(x);
+    return RC_NO_MEMORY;
+}
+
+void symbolic_close(struct symbolic *x)
+{
+    mem_free(x->logits);
+    mem_free(x->row_hashes);
+    mem_free(x->writer);
+    mem_free(x->tokens);
+    mem_free(x->hashes);
+    *x = (struct symbolic){ 0 };
+}
+
+uint64_t symbolic_extend(uint64_t hash, int32_t token)
+{
+    hash = (hash ^ ((uint64_t)(uint32_t)token + 0x632be59bd9b4e019u)) * 0xff51afd7ed558ccdu;
+    return hash ^ (hash >> 32);
+}
+
+int32_t symbolic_next(uint64_t hash, const struct sampling *sampling, const uint64_t *mask,
+                      uint32_t vocab_count)
+{
+    uint64_t key = symbolic_extend(hash ^ sampling->seed, (int32_t)sampling->choice);
+    uint32_t token = (uint32_t)(key % vocab_count);
+    while (mask != NULL && (mask[token / 64] >> token % 64 & 1) == 0)
+        token = token + 1 < vocab_count ? token + 1 : 0;
+    return (int32_t)token;
+}
+
+float symbolic_logprob(uint64_t hash, int32_t token)
+{
+    return -(float)(symbolic_extend(hash, token) >> 44) / 4096.0f;
+}
+
+static bool broken(struct symbolic *x, const char *rule, uint64_t a, uint64_t b)
+{
+    if (x->violation.code == RC_OK)
+        fault_set(&x->violation, RC_CORRUPT, "executor: %s (%llu, %llu)", rule,
+                  (unsigned long long)a, (unsigned long long)b);
+    return false;
+}
+
+static bool check_span(struct symbolic *x, const struct batch *b, uint32_t i)
+{
+    const struct batch_span *span = &b->spans[i];
+    uint32_t begin = i > 0 ? b->spans[i - 1].row_begin + b->spans[i - 1].row_count : 0;
+    if (span->row_begin != begin || span->row_count == 0 || span->row_count > b->row_count - begin)
+        return broken(x, "span rows do not follow each other", i, span->row_begin);
+    uint64_t end = (uint64_t)span->pos_begin + span->row_count;
+    if (end > x->limits.ctx_max || (uint64_t)span->table_count * BLOCK < end)
+        return broken(x, "table does not cover the span", end, span->table_count);
+    if ((uint64_t)span->table_begin + span->table_count > b->block_count)
+        return broken(x, "table outside the plan", span->table_begin, b->block_count);
+    for (uint32_t t = 0; t < span->table_count; t++)
+        if (b->blocks[span->table_begin + t] >= x->block_count)
+            return broken(x, "no such block", t, b->blocks[span->table_begin + t]);
+    return true;
+}
+
+static bool check_copy(struct symbolic *x, const struct batch *b, uint32_t i)
+{
+    const struct batch_copy *c = &b->copies[i];
+    if (c->src_block >= x->block_count || c->dst_block >= x->block_count ||
+        c->src_block == c->dst_block || c->token_count == 0 || c->token_count > BLOCK)
+        return broken(x, "copy outside the pool or a block", c->src_block, c->dst_block);
+    return true;
+}
+
+static bool check_shape(struct symbolic *x, const struct batch *b)
+{
+    if (b->row_count == 0 || b->row_count > x->limits.rows_max || b->span_count > b->row_count)
+        return broken(x, "rows of the step", b->row_count, b->span_count);
+    if (b->output_count > x->limits.outputs_max)
+        return broken(x, "outputs of the step", b->output_count, x->limits.outputs_max);
+    for (uint32_t i = 0; i < b->span_count; i++)
+        if (!check_span(x, b, i))
+            return false;
+    const struct batch_span *last = &b->spans[b->span_count - 1];
+    if (last->row_begin + last->row_count != b->row_count)
+        return broken(x, "rows without a span", last->row_begin, b->row_count);
+    for (uint32_t i = 0; i < b->row_count; i++)
+        if (b->tokens[i] < 0 || (uint32_t)b->tokens[i] >= x->limits.vocab_count)
+            return broken(x, "token outside the vocabulary", i, (uint64_t)b->tokens[i]);
+    for (uint32_t i = 0; i < b->output_count; i++)
+        if (b->outputs[i].row >= b->row_count ||
+            (i > 0 && b->outputs[i].row <= b->outputs[i - 1].row))
+            return broken(x, "outputs out of order", i, b->outputs[i].row);
+    for (uint32_t i = 0; i < b->copy_count; i++)
+        if (!check_copy(x, b, i))
+            return false;
+    return true;
+}
+
+/* Rule 2, invariant I3. */
+static bool check_writers(struct symbolic *x, const struct batch *b)
+{
+    uint64_t step = (x->steps + 1) << 32;
+    for (uint32_t i = 0; i < b->span_count; i++) {
+        const struct batch_span *span = &b->spans[i];
+        uint32_t last = span->pos_begin + span->row_count - 1;
+        for (uint32_t t = span->pos_begin / BLOCK; t <= last / BLOCK; t++) {
+            uint64_t *writer = &x->writer[b->blocks[span->table_begin + t]];
+            if (*writer >= step)
+                return broken(x, "I3: two writers of a block", i, *writer - step);
+            *writer = step | i;
+        }
+    }
+    for (uint32_t i = 0; i < b->span_count; i++) {
+        const struct batch_span *span = &b->spans[i];
+        for (uint32_t t = 0; t < span->table_count; t++) {
+            uint64_t writer = x->writer[b->blocks[span->table_begin + t]];
+            if (writer >= step && writer != (step | i))
+                return broken(x, "I3: a block is written while another reads it", i, writer - step);
+        }
+    }
+    return true;
+}
+
+static size_t slot_of(const struct batch *b, const struct batch_span *span, uint32_t position)
+{
+    return (size_t)b->blocks[span->table_begin + position / BLOCK] * BLOCK + position % BLOCK;
+}
+
+/* I4: every slot before the span holds its prefix. */
+static bool walk_prefix(struct symbolic *x, const struct batch *b, const struct batch_span *span)
+{
+    uint64_t hash = SYMBOLIC_EMPTY;
+    for (uint32_t position = 0; position < span->pos_begin;) {
+        size_t at = slot_of(b, span, position);
+        uint32_t count = span->pos_begin - position < BLOCK ? span->pos_begin - position : BLOCK;
+        for (uint32_t i = 0; i < count; i++) {
+            if (x->hashes[at + i] != symbolic_extend(hash, x->tokens[at + i]))
+                return broken(x, "I4: slot does not continue its prefix", position + i,
+                              b->blocks[span->table_begin + position / BLOCK]);
+            hash = x->hashes[at + i];
+        }
+        position += count;
+    }
+    return true;
+}
+
+static bool run_span(struct symbolic *x, const struct batch *b, const struct batch_span *span)
+{
+    if (x->steps % x->verify_every == 0 && !walk_prefix(x, b, span))
+        return false;
+    uint64_t hash =
+        span->pos_begin > 0 ? x->hashes[slot_of(b, span, span->pos_begin - 1)] : SYMBOLIC_EMPTY;
+    for (uint32_t i = 0; i < span->row_count; i++) {
+        size_t at = slot_of(b, span, span->pos_begin + i);
+        int32_t token = b->tokens[span->row_begin + i];
+        hash = symbolic_extend(hash, token);
+        x->tokens[at] = token;
+        x->hashes[at] = x->fail_next ? 0 : hash;
+        x->row_hashes[span->row_begin + i] = hash;
+    }
+    return true;
+}
+
+static void run_copies(struct symbolic *x, const struct batch *b)
+{
+    for (uint32_t i = 0; i < b->copy_count; i++) {
+        const struct batch_copy *c = &b->copies[i];
+        size_t src = (size_t)c->src_block * BLOCK, dst = (size_t)c->dst_block * BLOCK;
+        memcpy(&x->tokens[dst], &x->tokens[src], c->token_count * sizeof *x->tokens);
+        memcpy(&x->hashes[dst], &x->hashes[src], c->token_count * sizeof *x->hashes);
+        if (x->fail_next)
+            memset(&x->hashes[dst], 0, c->token_count * sizeof *x->hashes);
+    }
+}
+
+static bool fill_result(struct symbolic *x, const struct batch *b, uint32_t i,
+                        struct batch_result *result)
+{
+    const struct batch_output *o = &b->outputs[i];
+    uint64_t hash = x->row_hashes[o->row];
+    uint32_t vocab_count = x->limits.vocab_count;
+    result->token = -1;
+    result->logits = NULL;
+    result->top_count = o->top_count < vocab_count ? o->top_count : vocab_count;
+    if (o->sample) {
+        if (o->history[o->history_count - 1] != b->tokens[o->row])
+            return broken(x, "history does not end in the row's token", i, o->history_count);
+        result->token = symbolic_next(hash, o->sampling, o->mask, vocab_count);
+    }
+    int32_t scored = o->target >= 0 ? o->target : result->token;
+    result->logprob = scored >= 0 ? symbolic_logprob(hash, scored) : 0.0f;
+    for (uint32_t t = 0; t < result->top_count; t++)
+        result->top[t] = (struct token_logprob){ (int32_t)t, symbolic_logprob(hash, (int32_t)t) };
+    if (o->logits) {
+        float *logits = &x->logits[(size_t)i * vocab_count];
+        for (uint32_t t = 0; t < vocab_count; t++)
+            logits[t] = symbolic_logprob(hash, (int32_t)t);
+        result->logits = logits;
+    }
+    return true;
+}
+
+static void log_plan(const struct symbolic *x, const struct batch *b)
+{
+    fprintf(x->log, "step %llu:%s", (unsigned long long)b->step, x->fail_next ? " (fails)" : "");
+    for (uint32_t i = 0; i < b->copy_count; i++)
+        fprintf(x->log, " copy %u>%u:%u", b->copies[i].src_block, b->copies[i].dst_block,
+                b->copies[i].token_count);
+    for (uint32_t i = 0; i < b->span_count; i++) {
+        const struct batch_span *span = &b->spans[i];
+        fprintf(x->log, " [%u+%u:", span->pos_begin, span->row_count);
+        for (uint32_t t = 0; t < span->table_count; t++)
+            fprintf(x->log, "%s%u", t > 0 ? "," : "", b->blocks[span->table_begin + t]);
+        fputc(']', x->log);
+    }
+    fputc('\n', x->log);
+}
+
+static enum rc run(void *ctx, const struct batch *b, struct batch_result *results)
+{
+    struct symbolic *x = ctx;
+    if (x->log != NULL)
+        log_plan(x, b);
+    bool whole = check_shape(x, b) && check_writers(x, b);
+    if (whole)
+        run_copies(x, b);
+    for (uint32_t i = b->span_count; whole && i > 0; i--)
+        whole = run_span(x, b, &b->spans[i - 1]);
+    for (uint32_t i = 0; whole && i < b->output_count; i++)
+        whole = fill_result(x, b, i, &results[i]);
+    x->steps++;
+    x->rows += b->row_count;
+    if (x->now_us != NULL)
+        *x->now_us += 1000 + 100 * (uint64_t)b->row_count;
+    bool failed = x->fail_next || !whole;
+    x->fail_next = false;
+    return failed ? RC_IO : RC_OK;
+}
+
+struct executor symbolic_executor(struct symbolic *x)
+{
+    return (struct executor){ x, x->limits, run };
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* symbolic - an executor without floats: a KV slot holds a hash of the token prefix it stands for,
+ * and the next token is a function of that hash. A wrong table, a missed copy, a block reused too
+ * early or filled by two writers ends in a wrong hash, and is reported at the step that did it.
+ *   owner    one thread, the scheduler's
+ *   errors   violation.code != RC_OK: the first broken rule, in words */
+#ifndef QUIRE_TESTS_SIM_SYMBOLIC_H
+#define QUIRE_TESTS_SIM_SYMBOLIC_H
+
+#include <stdio.h>
+
+#include "core/executor.h"
+
+struct symbolic {
+    struct executor_limits limits;
+    uint32_t block_count;
+    uint64_t *hashes; /* [block][32] of the prefix that ends in this slot */
+    int32_t *tokens;  /* [block][32] */
+    uint64_t *writer; /* [block] (step + 1) << 32 | span: who writes it in this step */
+    float *logits;    /* [outputs_max][vocab_count] */
+    uint64_t *row_hashes;
+    uint64_t *now_us;      /* virtual clock, moved by each step; may be NULL */
+    uint32_t verify_every; /* steps between two walks over whole prefixes */
+    bool fail_next;        /* the next run writes rubbish and fails */
+    uint64_t steps, rows;
+    FILE *log; /* plans in words, or NULL */
+    struct fault violation;
+};
+
+enum rc symbolic_open(struct symbolic *x, uint32_t block_count,
+                      const struct executor_limits *limits) ATTR_MUST_USE;
+void symbolic_close(struct symbolic *x);
+struct executor symbolic_executor(struct symbolic *x);
+
+/* The model: prefix hash after one more token, the token it continues with, and
+ * log-probabilities. */
+#define SYMBOLIC_EMPTY 0x9e3779b97f4a7c15u
+uint64_t symbolic_extend(uint64_t hash, int32_t token);
+int32_t symbolic_next(uint64_t hash, const struct sampling *sampling, const uint64_t *mask,
+                      uint32_t vocab_count);
+float symbolic_logprob(uint64_t hash, int32_t token);
+
+#endif

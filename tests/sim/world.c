@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* world - sizes and habits drawn from the seed. Small pools and many rows are drawn often,
+ * because that is where scheduling is hard; every fifth world has room for everybody. */
+#include "tests/sim/world.h"
+
+#include "core/mem.h"
+
+bool world_broken(struct world *w, const char *rule, uint64_t a, uint64_t b)
+{
+    if (w->violation.code == RC_OK)
+        fault_set(&w->violation, RC_CORRUPT, "%s (%llu, %llu)", rule, (unsigned long long)a,
+                  (unsigned long long)b);
+    return false;
+}
+
+bool world_chance(struct world *w, uint32_t in_1000)
+{
+    return rng_below(&w->rng, 1000) < in_1000;
+}
+
+uint32_t world_draw(struct world *w, uint32_t low, uint32_t high)
+{
+    return low + (uint32_t)rng_below(&w->rng, high - low + 1);
+}
+
+/* The workload that speed is measured with: 64 sequences in flight, prompts of 64, answers of
+ * 64. */
+static void draw_fixed(struct world *w, struct executor_limits *limits)
+{
+    w->block_count = 64 * 5;
+    w->config = (struct sched_config){ .ctx_tokens = 256,
+                                       .rows_max = 64,
+                                       .chunk_tokens = 32,
+                                       .step_prefill_tokens = 64,
+                                       .requests_max = 96 };
+    *limits = (struct executor_limits){
+        .rows_max = 160, .outputs_max = 96, .vocab_count = 100, .ctx_max = WORLD_CTX_MAX
+    };
+    w->habits = (struct habits){ .arrive = 1000,
+                                 .burst = 4,
+                                 .prompt_max = 128,
+                                 .output_max = 128,
+                                 .documents = 8,
+                                 .read = 1000 };
+}
+
+static void draw_habits(struct world *w)
+{
+    bool calm = world_chance(w, 300);
+    w->habits = (struct habits){
+        .arrive = world_draw(w, 20, 700),
+        .burst = world_draw(w, 1, 8),
+        .prompt_max =
+            world_draw(w, 1, world_chance(w, 200) ? WORLD_CTX_MAX : 1 + w->config.ctx_tokens / 2),
+        .output_max = world_draw(w, 1, world_chance(w, 300) ? 30 : 400),
+        .documents = world_draw(w, 1, 6),
+        .cancel = calm ? 0 : world_draw(w, 0, 150),
+        .read = world_draw(w, 100, 1000),
+        .fail_step = calm ? 0 : world_draw(w, 0, 30),
+        .fail_memory = calm ? 0 : world_draw(w, 0, 100),
+        .stops = world_draw(w, 0, 600),
+        .extras = world_draw(w, 0, 400),
+    };
+}
+
+static void draw_sizes(struct world *w, struct executor_limits *limits)
+{
+    bool roomy = world_chance(w, 200);
+    w->block_count = world_draw(w, roomy ? 60 : 1, roomy ? 300 : 60);
+    limits->vocab_count = world_draw(w, 3, WORLD_VOCAB_MAX);
+    limits->ctx_max = world_draw(w, world_chance(w, 200) ? 40 : 300, WORLD_CTX_MAX);
+    limits->rows_max = world_draw(w, 1, 96);
+    limits->outputs_max = world_draw(w, 1, 64);
+    uint32_t rows = limits->rows_max < limits->outputs_max ? limits->rows_max : limits->outputs_max;
+    w->config = (struct sched_config){
+        .ctx_tokens = world_draw(w, world_chance(w, 200) ? 2 : 100, WORLD_CTX_MAX),
+        .rows_max = world_draw(w, 1, rows),
+        .chunk_tokens = world_draw(w, 1, 80),
+        .step_prefill_tokens = world_chance(w, 500) ? 0 : world_draw(w, 1, 120),
+        .requests_max = world_draw(w, 1, 60),
+        .chaos_preempt_steps = world_chance(w, 200) ? world_draw(w, 1, 30) : 0,
+    };
+}
+
+bool world_open(struct world *w, const struct sim_options *options)
+{
+    *w = (struct world){ .options = options, .rng = rng_seeded(options->seed) };
+    w->memory_before = mem_live_bytes();
+    struct executor_limits limits;
+    if (options->fixed) {
+        draw_fixed(w, &limits);
+    } else {
+        draw_sizes(w, &limits);
+        draw_habits(w);
+    }
+    w->clients = mem_alloc_array(w->config.requests_max, sizeof *w->clients);
+    if (w->clients == NULL || symbolic_open(&w->symbolic, w->block_count, &limits) != RC_OK)
+        return world_broken(w, "the simulator has no memory", 0, 0);
+    w->symbolic.now_us = &w->now_us;
+    if (options->fixed)
+        w->symbolic.verify_every = options->audit_every > 0 ? options->audit_every : 1;
+    if (kvpool_open(&w->pool, w->block_count, 0, &w->violation) != RC_OK)
+        return false;
+    return sched_open(&w->sched, &w->config, w->pool, symbolic_executor(&w->symbolic),
+                      clock_virtual(&w->now_us), &w->violation) == RC_OK;
+}
+
+void world_close(struct world *w)
+{
+    sched_close(w->sched);
+    kvpool_close(w->pool);
+    symbolic_close(&w->symbolic);
+    mem_free(w->clients);
+    if (mem_live_bytes() != w->memory_before)
+        world_broken(w, "memory is left", mem_live_bytes(), w->memory_before);
+}

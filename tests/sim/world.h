@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* world - what one seed makes: sizes, habits of its clients, rates of its faults; and the clients
+ * with what each of them must receive, worked out from the model alone.
+ *   owner   sim.c, one thread */
+#ifndef QUIRE_TESTS_SIM_WORLD_H
+#define QUIRE_TESTS_SIM_WORLD_H
+
+#include "core/rng.h"
+#include "sched/sched.h"
+#include "tests/sim/sim.h"
+#include "tests/sim/symbolic.h"
+
+#define WORLD_VOCAB_MAX 128u
+#define WORLD_CTX_MAX 512u
+
+/* Chances are out of 1000, per step unless said otherwise. */
+struct habits {
+    uint32_t arrive;      /* a step brings requests */
+    uint32_t burst;       /* at most so many at once */
+    uint32_t prompt_max;  /* tokens */
+    uint32_t output_max;  /* tokens */
+    uint32_t documents;   /* prompts begin like one of so many texts */
+    uint32_t cancel;      /* a step cancels somebody */
+    uint32_t read;        /* the consumer looks at its events */
+    uint32_t fail_step;   /* the executor fails */
+    uint32_t fail_memory; /* an allocation of a submission fails, per submission */
+    uint32_t stops;       /* a request names stop ids, per request */
+    uint32_t extras;      /* a request wants scores, logits or top lists, per request */
+};
+
+struct client {
+    struct request *request; /* NULL: a free place */
+    struct request_params params;
+    int32_t prompt[WORLD_CTX_MAX];
+    uint64_t mask[WORLD_VOCAB_MAX / 64];
+    uint32_t output_max;
+    uint64_t order;
+    uint64_t hash;       /* of prompt and the tokens seen */
+    uint32_t seen;       /* tokens */
+    uint64_t score_hash; /* of the prompt so far, as on_logits came */
+    uint32_t scored;     /* calls of on_logits */
+    bool cancelled;
+};
+
+struct world {
+    const struct sim_options *options;
+    struct rng rng;
+    struct habits habits;
+    uint64_t now_us;
+    struct sched_config config;
+    uint32_t block_count;
+    struct symbolic symbolic;
+    struct kvpool *pool;
+    struct sched *sched;
+    struct client *clients; /* [requests_max] */
+    uint32_t live;
+    /* cancels since the last step: each may keep a record alive until the next one */
+    uint32_t notices;
+    uint64_t order_next, failures;
+    uint64_t oldest; /* order of the oldest live request, and the steps it has been that */
+    uint64_t oldest_steps;
+    size_t memory_before;
+    struct fault violation;
+};
+
+bool world_open(struct world *w, const struct sim_options *options);
+void world_close(struct world *w);
+
+/* Notes the first broken rule; always false. */
+bool world_broken(struct world *w, const char *rule, uint64_t a, uint64_t b);
+
+/* A seeded event with that many chances in 1000. */
+bool world_chance(struct world *w, uint32_t in_1000);
+uint32_t world_draw(struct world *w, uint32_t low, uint32_t high); /* both ends included */
+
+/* client.c: one request more, one cancelled, all news read and compared. False when a rule was
+ * broken. */
+bool client_arrive(struct world *w);
+void client_cancel_one(struct world *w);
+bool client_read_all(struct world *w);
+
+#endif

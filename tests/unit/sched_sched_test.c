@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of sched through its interface, with the symbolic executor: what the simulation does not
+ * look at by name. */
+#include "tests/unit/test.h"
+
+#include "core/mem.h"
+#include "sched/sched.h"
+#include "tests/sim/symbolic.h"
+
+struct rig {
+    uint64_t now_us;
+    struct symbolic symbolic;
+    struct kvpool *pool;
+    struct sched *sched;
+};
+
+static const struct sched_config small = {
+    .ctx_tokens = 4096, .rows_max = 8, .chunk_tokens = 128, .requests_max = 8
+};
+
+static void rig_open(struct rig *g, uint32_t blocks, const struct sched_config *config)
+{
+    struct executor_limits limits = {
+        .rows_max = 256, .outputs_max = 64, .vocab_count = 1000, .ctx_max = 4096
+    };
+    *g = (struct rig){ 0 };
+    assert_int_equal(symbolic_open(&g->symbolic, blocks, &limits), RC_OK);
+    g->symbolic.now_us = &g->now_us;
+    assert_int_equal(kvpool_open(&g->pool, blocks, 0, NULL), RC_OK);
+    assert_int_equal(sched_open(&g->sched, config, g->pool, symbolic_executor(&g->symbolic),
+                                clock_virtual(&g->now_us), NULL),
+                     RC_OK);
+}
+
+static void rig_close(struct rig *g)
+{
+    assert_int_equal(g->symbolic.violation.code, RC_OK);
+    sched_close(g->sched);
+    kvpool_close(g->pool);
+    symbolic_close(&g->symbolic);
+}
+
+/* A prompt of count tokens 7, 8, 9, ... */
+static struct request *submit(struct rig *g, uint32_t count, uint32_t max_tokens)
+{
+    int32_t prompt[4096];
+    for (uint32_t i = 0; i < count; i++)
+        prompt[i] = 7 + (int32_t)(i % 900);
+    struct request_params p = { .prompt = prompt,
+                                .prompt_count = count,
+                                .max_tokens = max_tokens,
+                                .sampling = sampling_default() };
+    struct request *r;
+    assert_int_equal(sched_submit(&r, g->sched, &p, NULL), RC_OK);
+    return r;
+}
+
+static void step(struct rig *g, uint32_t count)
+{
+    struct fault f;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(sched_step(g->sched));
+        assert_int_equal(sched_audit(g->sched, &f), RC_OK);
+    }
+}
+
+static void run_out(struct rig *g)
+{
+    struct fault f;
+    while (sched_step(g->sched))
+        assert_int_equal(sched_audit(g->sched, &f), RC_OK);
+}
+
+/* CASES T07: what can never fit is refused at once, with the pool's size, and disturbs nobody. */
+static void test_impossible_request_is_refused_with_numbers(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 32, &small);
+    assert_int_equal(sched_ctx_tokens(g.sched), 1024);
+    static int32_t prompt[1500];
+    struct request_params p = {
+        .prompt = prompt, .prompt_count = 1500, .max_tokens = 8, .sampling = sampling_default()
+    };
+    struct request *a;
+    struct fault f;
+    assert_int_equal(sched_submit(&a, g.sched, &p, &f), RC_LIMIT);
+    assert_null(a);
+    assert_non_null(strstr(f.text, "1500"));
+    assert_non_null(strstr(f.text, "1024"));
+    struct request *b = submit(&g, 10, 8);
+    run_out(&g);
+    assert_int_equal(request_finish(b), FINISH_LENGTH);
+    assert_int_equal(request_output_count(b), 8);
+    struct sched_stats st = sched_stats_get(g.sched);
+    assert_int_equal(st.waiting, 0);
+    assert_int_equal(st.refused, 1);
+    assert_int_equal(st.blocks_free, 32);
+    rig_close(&g);
+}
+
+static void test_full_queue_says_so_and_recovers(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 32, &small);
+    for (int i = 0; i < 8; i++)
+        submit(&g, 10, 2);
+    int32_t token = 1;
+    struct request_params p = {
+        .prompt = &token, .prompt_count = 1, .max_tokens = 1, .sampling = sampling_default()
+    };
+    struct request *r;
+    assert_int_equal(sched_submit(&r, g.sched, &p, NULL), RC_FULL);
+    run_out(&g);
+    assert_int_equal(sched_submit(&r, g.sched, &p, NULL), RC_FULL); /* until one is released */
+    r = sched_next_event(g.sched, 0);
+    assert_int_equal(request_finish(r), FINISH_LENGTH);
+    sched_release(g.sched, r);
+    assert_int_equal(sched_submit(&r, g.sched, &p, NULL), RC_OK);
+    rig_close(&g);
+}
+
+static void test_wrong_parameters_are_refused_by_name(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct fault f;
+    struct request *r;
+    rig_open(&g, 32, &small);
+    int32_t prompt[2] = { 5, 1000 };
+    struct request_params good = {
+        .prompt = prompt, .prompt_count = 1, .max_tokens = 1, .sampling = sampling_default()
+    };
+    struct request_params p = good;
+    p.prompt_count = 2;
+    assert_int_equal(sched_submit(&r, g.sched, &p, &f), RC_INVALID);
+    assert_non_null(strstr(f.text, "1000"));
+    p = good;
+    p.prompt_count = 0;
+    assert_int_equal(sched_submit(&r, g.sched, &p, &f), RC_INVALID);
+    p = good;
+    p.stop_id_count = 1;
+    p.stop_ids[0] = -1;
+    assert_int_equal(sched_submit(&r, g.sched, &p, &f), RC_INVALID);
+    p = good;
+    p.top_count = OUTPUT_TOP_MAX + 1;
+    assert_int_equal(sched_submit(&r, g.sched, &p, &f), RC_INVALID);
+    p = good;
+    p.sampling.top_p = 7.0f;
+    assert_int_equal(sched_submit(&r, g.sched, &p, &f), RC_INVALID);
+    rig_close(&g);
+}
+
+static void test_cancel_before_first_step_and_while_queued(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct sched_config one = small;
+    one.rows_max = 1;
+    rig_open(&g, 32, &one);
+    struct request *a = submit(&g, 10, 50), *b = submit(&g, 10, 50);
+    request_cancel(a);
+    request_cancel(a);
+    step(&g, 1);
+    assert_int_equal(request_finish(a), FINISH_CANCELLED);
+    struct request *c = submit(&g, 10, 50);
+    step(&g, 1);
+    request_cancel(c);
+    step(&g, 1);
+    assert_int_equal(request_finish(c), FINISH_CANCELLED);
+    assert_int_equal(request_finish(b), FINISH_NONE);
+    run_out(&g);
+    assert_int_equal(request_output_count(b), 50);
+    assert_int_equal(sched_stats_get(g.sched).cancelled, 2);
+    rig_close(&g);
+}
+
+/* CASES T09: a cancel in prefill or decode gives every block back at the next step boundary. */
+static void test_cancel_in_prefill_and_decode_frees_within_a_step(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 64, &small);
+    struct request *a = submit(&g, 300, 400);
+    step(&g, 1); /* 128 of 300 */
+    request_cancel(a);
+    assert_false(sched_step(g.sched));
+    assert_int_equal(request_finish(a), FINISH_CANCELLED);
+    assert_int_equal(kvpool_free_count(g.pool), 64);
+    struct request *b = submit(&g, 10, 400);
+    step(&g, 5);
+    assert_int_equal(request_output_count(b), 5);
+    request_cancel(b);
+    assert_false(sched_step(g.sched));
+    assert_int_equal(request_finish(b), FINISH_CANCELLED);
+    assert_int_equal(request_output_count(b), 5);
+    assert_int_equal(sched_stats_get(g.sched).running, 0);
+    assert_int_equal(kvpool_free_count(g.pool), 64);
+    rig_close(&g);
+}
+
+static void test_cancel_after_the_end_changes_nothing(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 32, &small);
+    struct request *a = submit(&g, 10, 1);
+    step(&g, 1);
+    assert_int_equal(request_finish(a), FINISH_LENGTH);
+    request_cancel(a);
+    assert_false(sched_step(g.sched));
+    assert_int_equal(request_finish(a), FINISH_LENGTH);
+    assert_ptr_equal(sched_next_event(g.sched, 0), a);
+    assert_null(sched_next_event(g.sched, 0));
+    sched_release(g.sched, a);
+    assert_int_equal(sched_stats_get(g.sched).cancelled, 0);
+    rig_close(&g);
+}
+
+/* CASES T15: a long prompt beside a live stream costs it nothing but time: one token in every
+ * step. */
+static void test_stream_gains_a_token_beside_every_chunk(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 256, &small);
+    struct request *a = submit(&g, 10, 200);
+    step(&g, 10);
+    struct request *b = submit(&g, 4000, 4);
+    for (uint32_t chunk = 0; chunk < 32; chunk++) {
+        assert_int_equal(request_output_count(b), 0);
+        step(&g, 1);
+        assert_int_equal(request_output_count(a), 11 + chunk);
+    }
+    assert_int_equal(request_output_count(b), 1);
+    rig_close(&g);
+}
+
+static void test_context_limit_ends_with_length(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 2, &small); /* 64 tokens in all */
+    struct request *a = submit(&g, 50, 1000);
+    run_out(&g);
+    assert_int_equal(request_finish(a), FINISH_LENGTH);
+    assert_int_equal(request_output_count(a), 14);
+    rig_close(&g);
+}
+
+static void test_max_tokens_zero_only_scores(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 32, &small);
+    int32_t prompt[40];
+    for (int i = 0; i < 40; i++)
+        prompt[i] = i * 3;
+    struct request_params p = { .prompt = prompt,
+                                .prompt_count = 40,
+                                .prompt_logprobs = true,
+                                .sampling = sampling_default() };
+    struct request *r;
+    assert_int_equal(sched_submit(&r, g.sched, &p, NULL), RC_OK);
+    run_out(&g);
+    assert_int_equal(request_finish(r), FINISH_LENGTH);
+    assert_int_equal(request_output_count(r), 0);
+    uint64_t hash = SYMBOLIC_EMPTY;
+    for (uint32_t i = 0; i < 40; i++) {
+        if (i > 0)
+            assert_true(request_prompt_logprob(r, i) == symbolic_logprob(hash, prompt[i]));
+        hash = symbolic_extend(hash, prompt[i]);
+    }
+    rig_close(&g);
+}
+
+static void test_executor_failure_ends_its_requests_and_no_others(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct sched_config one = small;
+    one.rows_max = 1;
+    rig_open(&g, 32, &one);
+    struct request *a = submit(&g, 10, 5), *b = submit(&g, 10, 5);
+    step(&g, 2);
+    g.symbolic.fail_next = true;
+    step(&g, 1);
+    assert_int_equal(request_finish(a), FINISH_ERROR);
+    assert_int_equal(request_error(a), RC_IO);
+    assert_int_equal(request_output_count(a), 2);
+    run_out(&g);
+    assert_int_equal(request_finish(b), FINISH_LENGTH);
+    rig_close(&g);
+}
+
+/* Two that do not fit together: the younger gives way, and both say what they say alone. */
+static void test_preempted_output_is_the_undisturbed_one(void **state)
+{
+    (void)state;
+    struct rig g;
+    int32_t alone[2][120], count = 0;
+    for (int crowd = 0; crowd < 2; crowd++) {
+        rig_open(&g, crowd == 0 ? 64 : 6, &small);
+        struct request *a = submit(&g, 40, 100), *b = submit(&g, 33, 100);
+        run_out(&g);
+        assert_true((sched_stats_get(g.sched).preemptions > 0) == (crowd == 1));
+        for (uint32_t i = 0; i < 100; i++, count++) {
+            if (crowd == 0) {
+                alone[0][i] = request_token(a, i);
+                alone[1][i] = request_token(b, i);
+            }
+            assert_int_equal(request_token(a, i), alone[0][i]);
+            assert_int_equal(request_token(b, i), alone[1][i]);
+        }
+        rig_close(&g);
+    }
+    assert_int_equal(count, 200);
+}
+
+static void test_open_survives_each_failed_allocation(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 4, &small);
+    size_t before = mem_live_bytes();
+    uint64_t n = 0;
+    enum rc rc;
+    do {
+        struct sched *s;
+        mem_fail_after(++n);
+        rc = sched_open(&s, &small, g.pool, symbolic_executor(&g.symbolic), clock_real(), NULL);
+        mem_fail_after(0);
+        assert_true(rc == RC_OK || (rc == RC_NO_MEMORY && s == NULL));
+        sched_close(s);
+        assert_int_equal(mem_live_bytes(), before);
+    } while (rc != RC_OK);
+    assert_true(n > 4);
+    rig_close(&g);
+}
+
+static void test_open_refuses_impossible_limits(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 4, &small);
+    struct sched *s;
+    struct sched_config c = small;
+    c.rows_max = 65; /* over outputs_max */
+    assert_int_equal(sched_open(&s, &c, g.pool, symbolic_executor(&g.symbolic), clock_real(), NULL),
+                     RC_INVALID);
+    c = small;
+    c.chunk_tokens = 0;
+    assert_int_equal(sched_open(&s, &c, g.pool, symbolic_executor(&g.symbolic), clock_real(), NULL),
+                     RC_INVALID);
+    c = small;
+    c.requests_max = REQUESTS_MAX + 1;
+    assert_int_equal(sched_open(&s, &c, g.pool, symbolic_executor(&g.symbolic), clock_real(), NULL),
+                     RC_INVALID);
+    rig_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_impossible_request_is_refused_with_numbers),
+        cmocka_unit_test(test_full_queue_says_so_and_recovers),
+        cmocka_unit_test(test_wrong_parameters_are_refused_by_name),
+        cmocka_unit_test(test_cancel_before_first_step_and_while_queued),
+        cmocka_unit_test(test_cancel_in_prefill_and_decode_frees_within_a_step),
+        cmocka_unit_test(test_cancel_after_the_end_changes_nothing),
+        cmocka_unit_test(test_stream_gains_a_token_beside_every_chunk),
+        cmocka_unit_test(test_context_limit_ends_with_length),
+        cmocka_unit_test(test_max_tokens_zero_only_scores),
+        cmocka_unit_test(test_executor_failure_ends_its_requests_and_no_others),
+        cmocka_unit_test(test_preempted_output_is_the_undisturbed_one),
+        cmocka_unit_test(test_open_survives_each_failed_allocation),
+        cmocka_unit_test(test_open_refuses_impossible_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
