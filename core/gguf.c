@@ -89,7 +89,7 @@ static void close_file(struct gguf_file *file)
     if (file->base != NULL)
         must(munmap(file->base, (size_t)file->bytes) == 0);
     mem_free(file->path);
-    *file = (struct gguf_file){0};
+    *file = (struct gguf_file){ 0 };
 }
 
 static const struct gguf_key *find_key(const struct gguf_keys *keys, const char *name)
@@ -105,7 +105,7 @@ static enum rc get_number(struct gguf_reader *r, const struct gguf_keys *keys, c
     const struct gguf_key *key = find_key(keys, name);
     if (key == NULL)
         return RC_OK;
-    r->item = (struct gguf_item){.noun = "key", .name = key->name};
+    r->item = (struct gguf_item){ .noun = "key", .name = key->name };
     uint64_t at = gguf_offset_of(r->file, key->value);
     if (!gguf_kind_is_integer(key->kind))
         return gguf_fault(r, RC_CORRUPT, at, "value", "is %s, not an integer",
@@ -115,7 +115,7 @@ static enum rc get_number(struct gguf_reader *r, const struct gguf_keys *keys, c
         return gguf_fault(r, RC_CORRUPT, at, "value", "%" PRId64 ", 0 to %u are allowed", value,
                           max);
     *out = (uint32_t)value;
-    r->item = (struct gguf_item){0};
+    r->item = (struct gguf_item){ 0 };
     return RC_OK;
 }
 
@@ -129,14 +129,14 @@ static enum rc get_alignment(struct gguf_reader *r, const struct gguf_keys *keys
         return RC_OK;
     const struct gguf_key *key = find_key(keys, "general.alignment");
     must(key != NULL);
-    r->item = (struct gguf_item){.noun = "key", .name = key->name};
+    r->item = (struct gguf_item){ .noun = "key", .name = key->name };
     return gguf_fault(r, RC_CORRUPT, gguf_offset_of(r->file, key->value), "value",
                       "%u is not a power of two", *out);
 }
 
 static enum rc get_split(struct gguf_reader *r, const struct gguf_keys *keys, struct split *out)
 {
-    *out = (struct split){.no = 0, .count = 1, .tensors = 0};
+    *out = (struct split){ .no = 0, .count = 1, .tensors = 0 };
     enum rc rc = get_number(r, keys, "split.count", GGUF_SPLITS_MAX, &out->count);
     if (rc == RC_OK)
         rc = get_number(r, keys, "split.no", GGUF_SPLITS_MAX, &out->no);
@@ -151,7 +151,7 @@ static enum rc get_split(struct gguf_reader *r, const struct gguf_keys *keys, st
 static enum rc read_file(struct gguf *g, uint32_t index, struct gguf_keys *keys,
                          struct split *split, struct fault *fault)
 {
-    struct gguf_reader r = {.file = &g->files[index], .file_index = index, .fault = fault};
+    struct gguf_reader r = { .file = &g->files[index], .file_index = index, .fault = fault };
     uint32_t alignment;
     enum rc rc = gguf_read_head(&r);
     if (rc == RC_OK)
@@ -193,7 +193,7 @@ static enum rc read_part(struct gguf *g, uint32_t index, struct fault *fault)
     memcpy(path, first, stem);
     snprintf(path + stem, SPLIT_SUFFIX_CAP, "-%05u-of-%05u.gguf", index + 1, count);
 
-    struct gguf_keys keys = {0};
+    struct gguf_keys keys = { 0 };
     struct split split;
     enum rc rc = open_file(&g->files[index], path, fault);
     if (rc == RC_NOT_FOUND)
@@ -246,8 +246,8 @@ static enum rc index_tensors(struct gguf *g, struct fault *fault)
         const struct gguf_tensor *t = &g->tensors.items[i];
         if (name_table_add(&g->tensor_names, t->name.text, t->name.len, i) == NAME_NONE)
             continue;
-        struct gguf_reader r = {.file = &g->files[t->file_index], .fault = fault};
-        r.item = (struct gguf_item){.noun = "tensor", .index = i, .name = t->name};
+        struct gguf_reader r = { .file = &g->files[t->file_index], .fault = fault };
+        r.item = (struct gguf_item){ .noun = "tensor", .index = i, .name = t->name };
         return gguf_fault(&r, RC_CORRUPT, gguf_offset_of(r.file, t->name.text), "name",
                           "is there twice");
     }

@@ -103,7 +103,7 @@ struct gguf_text gguf_next_text(const struct gguf_key *key, const uint8_t **curs
 {
     must(key->kind == GGUF_STRING || (key->kind == GGUF_ARRAY && key->elem_kind == GGUF_STRING));
     uint64_t len = load_u64(*cursor);
-    struct gguf_text text = {(const char *)*cursor + 8, (size_t)len};
+    struct gguf_text text = { (const char *)*cursor + 8, (size_t)len };
     *cursor += 8 + len;
     return text;
 }

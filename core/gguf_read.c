@@ -5,13 +5,13 @@
  *   key     name (u64 length, bytes) | kind u32 | value
  *   value   scalar | string (u64 length, bytes) | array: element kind u32, count u64, elements
  *   tensor  name | dimension count u32 | dimensions u64 each | type u32 | offset u64 in the data
- * section data    starts at the next multiple of general.alignment (32 when the key is absent)
+ *   data    starts at the next multiple of general.alignment (32 when the key is absent)
  *
  * Rules, each of which somebody's loader has broken:
- *   1. Every read goes through take(), which compares with the bytes left; pos + n is never formed
- * first.
+ *   1. Every read goes through take(), which compares with the bytes left; pos + n is never
+ *      formed first.
  *   2. A count is compared with bytes left / bytes of the smallest entry before anything is
- * allocated.
+ *      allocated.
  *   3. Products and sums are checked; nothing is clamped.
  *   4. Alignment is a power of two and dimensions are >= 1 before anything is divided or masked.
  *   5. Nested arrays are walked with a small explicit stack.
@@ -137,7 +137,7 @@ static enum rc take_text(struct gguf_reader *r, const char *field, struct gguf_t
     enum rc rc = take_u64(r, field, &len);
     if (rc != RC_OK)
         return rc;
-    *out = (struct gguf_text){(const char *)here(r), (size_t)len};
+    *out = (struct gguf_text){ (const char *)here(r), (size_t)len };
     return take(r, len, field);
 }
 
@@ -163,14 +163,14 @@ static enum rc fail_magic(const struct gguf_reader *r)
         const char *start;
         const char *what;
     } known[] = {
-        {"lmgg", "a ggml file older than GGUF: convert it anew"},
-        {"fmgg", "a ggml file older than GGUF: convert it anew"},
-        {"tjgg", "a ggml file older than GGUF: convert it anew"},
-        {"vers", "a Git LFS pointer, not the model: run git lfs pull"},
-        {"<!do", "a web page, not a model: the download went wrong"},
-        {"<!DO", "a web page, not a model: the download went wrong"},
-        {"<htm", "a web page, not a model: the download went wrong"},
-        {"PK\3\4", "a zip archive, not a GGUF file"},
+        { "lmgg", "a ggml file older than GGUF: convert it anew" },
+        { "fmgg", "a ggml file older than GGUF: convert it anew" },
+        { "tjgg", "a ggml file older than GGUF: convert it anew" },
+        { "vers", "a Git LFS pointer, not the model: run git lfs pull" },
+        { "<!do", "a web page, not a model: the download went wrong" },
+        { "<!DO", "a web page, not a model: the download went wrong" },
+        { "<htm", "a web page, not a model: the download went wrong" },
+        { "PK\3\4", "a zip archive, not a GGUF file" },
     };
     const uint8_t *p = r->file->base;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -339,7 +339,7 @@ enum rc gguf_read_keys(struct gguf_reader *r, struct gguf_keys *keys)
     for (uint32_t i = 0; i < r->key_count; i++) {
         uint64_t at = r->pos;
         struct gguf_key *key = &keys->items[i];
-        r->item = (struct gguf_item){.noun = "key", .index = i};
+        r->item = (struct gguf_item){ .noun = "key", .index = i };
         rc = read_key(r, key);
         if (rc != RC_OK)
             return rc;
@@ -348,7 +348,7 @@ enum rc gguf_read_keys(struct gguf_reader *r, struct gguf_keys *keys)
             return gguf_fault(r, RC_CORRUPT, at, "name", "is already that of key %u", before);
         keys->count = i + 1;
     }
-    r->item = (struct gguf_item){0};
+    r->item = (struct gguf_item){ 0 };
     return RC_OK;
 }
 
@@ -356,7 +356,7 @@ void gguf_close_keys(struct gguf_keys *keys)
 {
     name_table_close(&keys->names);
     mem_free(keys->items);
-    *keys = (struct gguf_keys){0};
+    *keys = (struct gguf_keys){ 0 };
 }
 
 static enum rc read_type(struct gguf_reader *r, struct gguf_tensor *t, uint64_t dims_at)
@@ -445,7 +445,7 @@ static enum rc place_tensors(struct gguf_reader *r, uint64_t alignment, struct g
     uint64_t data_bytes = start <= r->file->bytes ? r->file->bytes - start : 0;
     for (uint64_t i = 0; i < count; i++) {
         struct gguf_tensor *t = &tensors[i];
-        r->item = (struct gguf_item){.noun = "tensor", .index = i, .name = t->name};
+        r->item = (struct gguf_item){ .noun = "tensor", .index = i, .name = t->name };
         if (t->file_offset > data_bytes || t->bytes > data_bytes - t->file_offset)
             return gguf_fault(r, RC_CORRUPT, start, "data",
                               "%" PRIu64 " bytes from %" PRIu64 " on, the file has %" PRIu64
@@ -454,7 +454,7 @@ static enum rc place_tensors(struct gguf_reader *r, uint64_t alignment, struct g
         t->file_offset += start;
         t->data = r->file->base + t->file_offset;
     }
-    r->item = (struct gguf_item){0};
+    r->item = (struct gguf_item){ 0 };
     return RC_OK;
 }
 
@@ -477,7 +477,7 @@ enum rc gguf_read_tensors(struct gguf_reader *r, uint64_t alignment, struct gguf
     tensors->items = grown;
     struct gguf_tensor *first = tensors->items + tensors->count;
     for (uint64_t i = 0; i < count; i++) {
-        r->item = (struct gguf_item){.noun = "tensor", .index = i};
+        r->item = (struct gguf_item){ .noun = "tensor", .index = i };
         rc = read_tensor(r, alignment, &first[i]);
         if (rc != RC_OK)
             return rc;

@@ -32,8 +32,8 @@ static void sip_round(uint64_t v[4])
 
 static uint64_t hash_text(const uint64_t key[2], const char *text, size_t len)
 {
-    uint64_t v[4] = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
-                     key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u};
+    uint64_t v[4] = { key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
+                      key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u };
     size_t i = 0;
     for (; len - i >= 8; i += 8) {
         uint64_t word = load_u64((const uint8_t *)text + i);
@@ -56,7 +56,7 @@ static uint64_t hash_text(const uint64_t key[2], const char *text, size_t len)
 enum rc name_table_open(struct name_table *t, uint32_t count)
 {
     must(count < 1u << 31);
-    *t = (struct name_table){0};
+    *t = (struct name_table){ 0 };
     size_t slots = 8;
     while (slots < (size_t)count * 2)
         slots *= 2;
@@ -77,7 +77,7 @@ enum rc name_table_open(struct name_table *t, uint32_t count)
 void name_table_close(struct name_table *t)
 {
     mem_free(t->slots);
-    *t = (struct name_table){0};
+    *t = (struct name_table){ 0 };
 }
 
 /* The slot of this text, or the free one where it belongs. */
@@ -104,7 +104,7 @@ uint32_t name_table_add(struct name_table *t, const char *text, size_t len, uint
     struct name_slot *s = find_slot(t, text, len, &tag);
     if (s->index != NAME_NONE)
         return s->index;
-    *s = (struct name_slot){.text = text, .len = len, .index = index, .tag = tag};
+    *s = (struct name_slot){ .text = text, .len = len, .index = index, .tag = tag };
     t->used++;
     return NAME_NONE;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* name_table - counted texts to their index, built once: constant-time look-up and duplicate
- * detection. owner    the opener; the texts stay the caller's and must outlive the table thread any
- * after building: read-only errors   RC_NO_MEMORY from open; name_table_add tells a duplicate by
- * its earlier index limits   count below 2^31. The hash is keyed at random, so that a file cannot
- * choose collisions */
+/* name_table - counted texts to their index, built once: constant-time look-up, duplicate
+ * detection.
+ *   owner    the opener; the texts stay the caller's and must outlive the table
+ *   thread   any after building: read-only
+ *   errors   RC_NO_MEMORY from open; name_table_add tells a duplicate by its earlier index
+ *   limits   count below 2^31; the hash is keyed at random: a file cannot choose collisions */
 #ifndef QUIRE_CORE_NAME_TABLE_H
 #define QUIRE_CORE_NAME_TABLE_H
 

@@ -8,16 +8,14 @@
  *   Q5_1  d | m | bit 4 of q [4] | nibbles[16]      y = q d + m
  *   Q8_0  d | int8 [32]               y = q d
  *
- * Blocks of 256 (s, t: small integers per group, S = super-block scale d, T = dmin):
- *   Q2_K  s,t nibbles [16] | 2 bits [64] | d | dmin             16 groups of 16   y = (d s) q -
- * (dmin t) Q3_K  bit 2 of q [32] | 2 bits [64] | s 6 bits [12] | d     16 groups of 16   y = d (s -
- * 32) (q - 4) Q4_K  d | dmin | s,t 6 bits [12] | nibbles [128]             8 groups of 32   y = (d
- * s) q - (dmin t) Q5_K  d | dmin | s,t 6 bits [12] | bit 4 [32] | nibbles [128]   8 of 32       y =
- * (d s) q - (dmin t) Q6_K  low nibbles [128] | bits 4,5 [64] | s int8 [16] | d   16 groups of 16 y
- * = (d s) (q - 32)
+ * Blocks of 256 in groups of 16 or 32 (s, t: small integers of a group; d, dmin: f16 of the block):
+ *   Q2_K  s,t nibbles [16] | 2 bits [64] | d | dmin                16 of 16  y = (d s) q - (dmin t)
+ *   Q3_K  bit 2 of q [32] | 2 bits [64] | s 6 bits [12] | d    16 of 16  y = (d (s - 32)) (q - 4)
+ *   Q4_K  d | dmin | s,t 6 bits [12] | nibbles [128]                8 of 32  y = (d s) q - (dmin t)
+ *   Q5_K  d | dmin | s,t 6 bits [12] | bit 4 [32] | nibbles [128]   8 of 32  y = (d s) q - (dmin t)
+ *   Q6_K  low nibbles [128] | bits 4,5 [64] | s int8 [16] | d      16 of 16  y = (d s) (q - 32)
  *
- * Each formula is computed exactly as bracketed, every operation rounded to float32, nothing fused.
- */
+ * Each formula is computed exactly as bracketed, each step rounded to float32, nothing fused. */
 #include "kernels/dequant.h"
 
 #include <string.h>
@@ -80,8 +78,7 @@ static void dequant_q8_0(const uint8_t *b, float *y)
         y[j] = (float)(int8_t)b[2 + j] * d;
 }
 
-/* 2-bit planes: half h of 128 elements uses bytes 32 h .. 32 h + 31, four planes of 32 elements
- * each. */
+/* 2-bit planes: half h of 128 elements has bytes 32 h .. 32 h + 31, four planes of 32 elements. */
 static int two_bits(const uint8_t *q, int i)
 {
     return q[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
@@ -97,8 +94,7 @@ static void dequant_q2_k(const uint8_t *b, float *y)
     }
 }
 
-/* Group g of 16: low 4 bits in bytes 0..7 (two rounds), bits 4 and 5 in bytes 8..11 (four rounds).
- */
+/* Group g of 16: low 4 bits in bytes 0..7 (two rounds), bits 4 and 5 in bytes 8..11 (four). */
 static int q3_k_scale(const uint8_t *s, int g)
 {
     int low = s[g % 8] >> (g / 8 * 4) & 15;

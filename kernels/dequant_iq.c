@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* dequant_iq - formats whose elements are looked up or ternary; the books are in
- * kernels/ref/iq_tables.c.
+/* dequant_iq - formats whose elements are looked up or ternary.
+ * The books are in kernels/ref/iq_tables.c.
  *
  * Blocks of 256, as eight groups of 32 (g), each four runs of 8 (r); d: f16:
  *   IQ2_XXS  d | per g: u32 book indices (8 bits a run), u32 4 x 7 sign bits, scale in the top 4
@@ -8,12 +8,17 @@
  *   IQ2_S    d | index low [32] | signs [32] | index bits 8,9 [8] | scales [8]
  *   IQ3_XXS  d | index per 4 elements [64] | per g u32: 4 x 7 sign bits, scale in the top 4
  *   IQ3_S    d | index low [64] | index bit 8 [8] | signs [32] | scales, a nibble per g [4]
- *   IQ1_S    d | index low [32] | per g u16: index bits 8..10 of each run, scale 3 bits, sign of
- * delta IQ1_M    index low [32] | nibble per run: index bits 8..10, sign of delta [16] | u16 [4]:
- * scales of 3 bits per two runs in the low 12, a quarter of d in the top 4 IQ4_XS   d | bits 4,5 of
- * the scales u16 | low nibbles [4] | nibbles [128] TQ1_0    5 trits a byte [48], 4 trits a byte [4]
- * | d        TQ2_0  2 bits [64] | d Smaller blocks: IQ4_NL 32, MXFP4 32 (E8M0 scale), NVFP4 64
- * (four UE4M3 scales), Q1_0 128 (signs), Q2_0 64 (-1 .. 2). */
+ *   IQ1_S    d | index low [32] | per g u16: index bits 8..10 of each run, scale of 3 bits,
+ *            sign of delta
+ *   IQ1_M    index low [32] | nibble per run: index bits 8..10, sign of delta [16] | u16 [4]:
+ *            scales of 3 bits per two runs in the low 12 bits, a quarter of d in the top 4
+ *   IQ4_XS   d | bits 4,5 of the scales u16 | low nibbles [4] | nibbles [128]
+ *   TQ1_0    5 trits a byte [48], 4 trits a byte [4] | d
+ *   TQ2_0    2 bits [64] | d
+ * Smaller blocks:
+ *   IQ4_NL   32: d | nibbles [16]                MXFP4  32: scale E8M0 | nibbles [16]
+ *   NVFP4    64: scales UE4M3 [4] | nibbles [32] Q1_0  128: d | signs [16]
+ *   Q2_0     64: d | 2 bits [16], -1 .. 2 */
 #include "core/load.h"
 #include "kernels/dequant_block.h"
 #include "kernels/f16.h"
@@ -183,7 +188,7 @@ void dequant_nvfp4(const uint8_t *b, float *y)
 /* Trit n of a byte: the byte is a base-3 fraction, multiplied up and cut. */
 static float trit(uint8_t byte, int n)
 {
-    static const uint8_t power[5] = {1, 3, 9, 27, 81};
+    static const uint8_t power[5] = { 1, 3, 9, 27, 81 };
     uint8_t q = (uint8_t)(byte * power[n]);
     return (float)((q * 3 >> 8) - 1);
 }

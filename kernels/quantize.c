@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* quantize - see quantize.h. Two kinds of fit, both by trying a few ways to round and keeping the one whose
- * least-squares scale leaves the smallest error:
+/* quantize - see quantize.h. Two kinds of fit, both by trying a few ways to round and keeping the one
+ * whose least-squares scale leaves the smallest error:
  *   fit_scale       y = s q, q signed                 (Q6_K groups)
  *   fit_scale_min   y = s q + m, q >= 0, m <= 0       (Q4_K, Q5_K groups)
- * The formats of 32 elements take the scale that their extreme value asks for, as everybody's files do.
- * In the 256-element formats the group scales are themselves rounded to 6 or 8 bits; the quants are then
- * chosen anew for the scales as they are stored. */
+ * The formats of 32 elements take the scale that their extreme value asks for, as everybody's files
+ * do. In the 256-element formats the group scales are themselves rounded to 6 or 8 bits; the quants
+ * are then chosen anew for the scales as they are stored. */
 #include "kernels/quantize.h"
 
 #include <math.h>

@@ -2,11 +2,11 @@
 /* iq_tables - see iq_tables.h. All grids are in ascending order, which a test uses as a check. */
 #include "kernels/ref/iq_tables.h"
 
-const uint8_t iq2_levels[3] = {8, 25, 43};
-const uint8_t iq3_xxs_levels[8] = {4, 12, 20, 28, 36, 44, 52, 62};
-const int8_t iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                               1,    13,   25,  38,  53,  69,  89,  113};
-const int8_t fp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+const uint8_t iq2_levels[3] = { 8, 25, 43 };
+const uint8_t iq3_xxs_levels[8] = { 4, 12, 20, 28, 36, 44, 52, 62 };
+const int8_t iq4_levels[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
+                                1,    13,   25,  38,  53,  69,  89,  113 };
+const int8_t fp4_levels[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
 
 const uint16_t iq2_xxs_grid[256] = {
     0,     2,     5,     8,     10,    17,    20,    32,    34,    40,    42,    65,    68,

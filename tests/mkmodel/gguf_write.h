@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* gguf_write - bytes of a GGUF header, put together piece by piece; wrong pieces on purpose are
- * possible, as the reader's tests need them. owner    the caller; bytes_close gives the buffer back
+ * possible, as the reader's tests need them.
+ *   owner    the caller; bytes_close gives the buffer back
  *   errors   out of memory aborts: only test programs link this */
 #ifndef QUIRE_TESTS_MKMODEL_GGUF_WRITE_H
 #define QUIRE_TESTS_MKMODEL_GGUF_WRITE_H

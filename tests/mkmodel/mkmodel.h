@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* mkmodel - writes GGUF models of the llama family from a seed: tests use small ones, benchmarks the real
- * sizes. The same spec gives the same bytes on every machine.
+/* mkmodel - writes GGUF models of the llama family from a seed: small ones for tests, the real
+ * sizes for benchmarks. The same spec gives the same bytes on every machine.
  *   owner    the caller; nothing is kept
- *   errors   RC_INVALID for a spec that makes no model, RC_IO; the fault names the field or the file
+ *   errors   RC_INVALID for a spec that makes no model, RC_IO; the fault names the field or file
  *   memory   one row and the vocabulary, whatever the model's size */
 #ifndef QUIRE_TESTS_MKMODEL_MKMODEL_H
 #define QUIRE_TESTS_MKMODEL_MKMODEL_H
@@ -19,12 +19,12 @@ enum mkmodel_rope {
     MKMODEL_ROPE_PLAIN,
     MKMODEL_ROPE_LINEAR, /* factor 4 */
     MKMODEL_ROPE_YARN,   /* factor 4, original context a quarter of ctx */
-    MKMODEL_ROPE_LLAMA3, /* rope_freqs.weight: factor rope_factor, original context 8192 (ctx / 4 if that is less) */
+    MKMODEL_ROPE_LLAMA3, /* rope_freqs.weight; original context 8192, or ctx / 4 if less */
 };
 
 enum mkmodel_vocab {
     MKMODEL_VOCAB_GPT2, /* byte-level BPE: 256 bytes, merges, three control tokens at the end */
-    MKMODEL_VOCAB_SPM, /* <unk> <s> </s>, 256 byte tokens, pieces with scores, two control tokens at the end */
+    MKMODEL_VOCAB_SPM, /* <unk> <s> </s>, 256 byte tokens, pieces with scores, two control tokens */
 };
 
 struct mkmodel_spec {
@@ -46,19 +46,19 @@ struct mkmodel_spec {
     bool mix;        /* Q4_K_M: more bits for output, attn_v and ffn_down; type is Q4_K */
     bool tied;       /* no output.weight */
     bool bias;       /* on q, k, v and o */
-    bool
-        direct; /* random blocks instead of quantized floats: for large shapes, where speed counts */
-    uint32_t split; /* number of files; 0 and 1 = one */
+    bool direct;     /* random blocks instead of quantized floats: quick, for large shapes */
+    uint32_t split;  /* number of files; 0 and 1 = one */
 };
 
-/* mkmodel_shape - a spec by name: tiny, tinyllama-1.1b, llama-3.2-1b, llama-3-8b; F32, seed 1. False when
- * the name is unknown. */
+/* mkmodel_shape - a spec by name: tiny, tinyllama-1.1b, llama-3.2-1b, llama-3-8b; F32, seed 1.
+ * False when the name is unknown. */
 bool mkmodel_shape(struct mkmodel_spec *out, const char *name);
 
 /* mkmodel_type - sets the format by name: every format with a quantizer, and Q4_K_M. */
 bool mkmodel_type(struct mkmodel_spec *spec, const char *name);
 
-/* mkmodel_write - writes the model to path; with split, to path's stem + -00001-of-0000N.gguf and so on. */
+/* mkmodel_write - writes the model to path; with split, to path's stem + -00001-of-0000N.gguf
+ * etc. */
 enum rc mkmodel_write(const struct mkmodel_spec *spec, const char *path,
                       struct fault *fault) ATTR_MUST_USE;
 
@@ -68,7 +68,8 @@ void mkmodel_path(char *out, size_t cap, const struct mkmodel_spec *spec, const 
 
 /* The parts, in their own files. */
 
-/* mkmodel_put_vocab - the tokenizer.* keys; returns how many. The vocabulary must have mkmodel_vocab_min. */
+/* mkmodel_put_vocab - the tokenizer.* keys; returns how many. The size is at least
+ * mkmodel_vocab_min. */
 uint32_t mkmodel_put_vocab(struct bytes *b, const struct mkmodel_spec *spec);
 uint32_t mkmodel_vocab_min(enum mkmodel_vocab kind);
 
@@ -83,7 +84,8 @@ struct mkmodel_tensor {
     bool rope_factors; /* the Llama 3 frequency divisors instead of random numbers */
 };
 
-/* mkmodel_row - row of a tensor, cols values in its format, into dst; depends on seed, name and row alone. */
+/* mkmodel_row - a row of a tensor, cols values in its format, into dst; depends on seed, name and
+ * row alone. scratch has room for cols. */
 void mkmodel_row(const struct mkmodel_spec *spec, const struct mkmodel_tensor *t, uint32_t row,
                  float *scratch, uint8_t *dst);
 

@@ -5,9 +5,9 @@
  *     pool   blank e t a o i n ...   grows at its end by every new piece
  *     pairs  (0,1) (1,0) (0,2) (1,1) (2,0) ...   by rising sum of the two places in the pool
  *
- * A pair is taken when it makes a new text of at most 12 characters whose blank, if any, is in front. Every
- * piece can therefore be reached by merging, which is what both kinds of tokenizer need. The order is fixed:
- * the vocabulary depends on its size alone. */
+ * A pair is taken when it makes a new text of at most 12 characters whose blank, if any, is in
+ * front. Every piece can therefore be reached by merging, which is what both kinds of tokenizer
+ * need. The order is fixed: the vocabulary depends on its size alone. */
 #include <stdio.h>
 #include <string.h>
 
@@ -96,8 +96,8 @@ static void put_token(struct bytes *tokens, struct bytes *types, const char *tex
     bytes_put_u32(types, (uint32_t)type);
 }
 
-/* The character that stands for a byte in GPT-2's alphabet: visible Latin-1 stands for itself, the others
- * follow from U+0100 on, in order. */
+/* The character that stands for a byte in GPT-2's alphabet: visible Latin-1 stands for itself, the
+ * others follow from U+0100 on, in order. */
 static void byte_letter(char out[3], uint32_t byte)
 {
     uint32_t code = byte, hidden = 0;

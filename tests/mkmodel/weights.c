@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* weights - the numbers of a model from its seed, row by row.
- * Values are sums of four even 16-bit numbers, close to gaussian and made of integer steps, so that no
- * mathematical library has a say in them. A row's generator starts from (seed, tensor name, row): rows can be
- * made in any order, and a tensor keeps its values when others come or go.
- * With `direct`, a block of a quantized format is random bits under chosen scales: its values are even over
- * the format's range with the same deviation, and making them costs next to nothing. */
+ * Values are sums of four even 16-bit numbers: close to gaussian, and made of integer steps, so
+ * that no mathematical library has a say in them. A row's generator starts from (seed, tensor
+ * name, row): rows can be made in any order, and a tensor keeps its values when others come or
+ * go. With `direct`, a block of a quantized format is random bits under chosen scales: its values
+ * are even over the format's range with the same deviation, and making them costs next to
+ * nothing. */
 #include <math.h>
 #include <string.h>
 
@@ -37,8 +38,8 @@ static void fill_floats(struct rng *r, const struct mkmodel_tensor *t, float *ou
     }
 }
 
-/* Divisors of the rotation frequencies as Llama 3.1 defines them: none for wavelengths below a quarter of the
- * original context, the factor above all of it, a blend between. */
+/* Divisors of the rotation frequencies as Llama 3.1 defines them: none for wavelengths below a
+ * quarter of the original context, the factor above all of it, a blend between. */
 static void fill_rope_factors(const struct mkmodel_spec *spec, float *out, uint32_t count)
 {
     double original = spec->ctx / 4 < 8192 ? spec->ctx / 4 : 8192;
@@ -100,7 +101,7 @@ static void put_scales(enum dtype type, uint8_t *b, float deviation, uint64_t x)
         }
         return;
     case DTYPE_Q4_K:
-    case DTYPE_Q5_K: { /* scale and min of a group are equal and 32 .. 63, about 48; the middle is at 0 */
+    case DTYPE_Q5_K: { /* scale = min of a group, 32 .. 63, about 48; the middle is at 0 */
         int top = type == DTYPE_Q4_K ? 15 : 31;
         put_f16(b, d / even_deviation(top) / 48);
         put_f16(b + 2, 0.5f * (float)top * d / even_deviation(top) / 48);

@@ -25,7 +25,7 @@ static const char *path_of(const char *name)
 /* Opens the bytes as a file. */
 static enum rc open_bytes(struct gguf **g, const struct bytes *b, struct fault *f)
 {
-    *f = (struct fault){0};
+    *f = (struct fault){ 0 };
     const char *path = path_of("t.gguf");
     bytes_save(b, path);
     return gguf_open(g, path, f);
@@ -49,32 +49,32 @@ static void expect_bad(struct bytes *b, enum rc code, const char *field, uint64_
     bytes_close(b);
 }
 
-static const uint64_t dims_32_2[] = {32, 2};
+static const uint64_t dims_32_2[] = { 32, 2 };
 
 /* A small good file: every kind of metadata, three tensors. */
 static struct bytes good_file(void)
 {
-    struct bytes b = {0};
+    struct bytes b = { 0 };
     gguf_put_head(&b, 3, 3, 17);
     gguf_put_string(&b, "general.architecture", "llama");
     gguf_put_u32(&b, "general.alignment", 64);
-    gguf_put_scalar(&b, "k.u8", GGUF_U8, &(uint8_t){200}, 1);
-    gguf_put_scalar(&b, "k.i8", GGUF_I8, &(int8_t){-3}, 1);
+    gguf_put_scalar(&b, "k.u8", GGUF_U8, &(uint8_t){ 200 }, 1);
+    gguf_put_scalar(&b, "k.i8", GGUF_I8, &(int8_t){ -3 }, 1);
     gguf_put_u16(&b, "k.u16", 65000);
-    gguf_put_scalar(&b, "k.i16", GGUF_I16, &(int16_t){-300}, 2);
+    gguf_put_scalar(&b, "k.i16", GGUF_I16, &(int16_t){ -300 }, 2);
     gguf_put_u32(&b, "k.u32", 4000000000u);
-    gguf_put_scalar(&b, "k.i32", GGUF_I32, &(int32_t){-70000}, 4);
+    gguf_put_scalar(&b, "k.i32", GGUF_I32, &(int32_t){ -70000 }, 4);
     gguf_put_f32(&b, "k.f32", 0.5f);
     gguf_put_bool(&b, "k.bool", true);
-    gguf_put_scalar(&b, "k.u64", GGUF_U64, &(uint64_t){UINT64_MAX}, 8);
-    gguf_put_scalar(&b, "k.i64", GGUF_I64, &(int64_t){INT64_MIN}, 8);
-    gguf_put_scalar(&b, "k.f64", GGUF_F64, &(double){1e-3}, 8);
+    gguf_put_scalar(&b, "k.u64", GGUF_U64, &(uint64_t){ UINT64_MAX }, 8);
+    gguf_put_scalar(&b, "k.i64", GGUF_I64, &(int64_t){ INT64_MIN }, 8);
+    gguf_put_scalar(&b, "k.f64", GGUF_F64, &(double){ 1e-3 }, 8);
     gguf_put_array(&b, "a.texts", GGUF_STRING, 3);
     bytes_put_text(&b, "one", 3);
     bytes_put_text(&b, "", 0);
     bytes_put_text(&b, "t\0o", 3);
     gguf_put_array(&b, "a.i16", GGUF_I16, 2);
-    bytes_put(&b, (int16_t[]){-1, 7}, 4);
+    bytes_put(&b, (int16_t[]){ -1, 7 }, 4);
     gguf_put_array(&b, "a.empty", GGUF_F32, 0);
     gguf_put_array(&b, "a.nested", GGUF_ARRAY, 2); /* [[1, 2], [["x"], []]] */
     bytes_put_u32(&b, GGUF_U8);
@@ -88,11 +88,11 @@ static struct bytes good_file(void)
     bytes_put_u32(&b, GGUF_ARRAY);
     bytes_put_u64(&b, 0);
     gguf_put_tensor(&b, "w.q8", 2, dims_32_2, DTYPE_Q8_0, 0); /* 68 bytes */
-    gguf_put_tensor(&b, "w.f32", 1, (uint64_t[]){3}, DTYPE_F32, 128);
-    gguf_put_tensor(&b, "w.f16", 4, (uint64_t[]){2, 1, 2, 1}, DTYPE_F16, 192);
+    gguf_put_tensor(&b, "w.f32", 1, (uint64_t[]){ 3 }, DTYPE_F32, 128);
+    gguf_put_tensor(&b, "w.f16", 4, (uint64_t[]){ 2, 1, 2, 1 }, DTYPE_F16, 192);
     bytes_pad(&b, 64);
     for (unsigned i = 0; i < 200; i++)
-        bytes_put(&b, &(uint8_t){(uint8_t)i}, 1);
+        bytes_put(&b, &(uint8_t){ (uint8_t)i }, 1);
     return b;
 }
 
@@ -112,9 +112,9 @@ static void test_open_reads_every_kind(void **state)
     static const struct {
         const char *name;
         int64_t value;
-    } ints[] = {{"k.u8", 200},        {"k.i8", -3},          {"k.u16", 65000},
-                {"k.i16", -300},      {"k.u32", 4000000000}, {"k.i32", -70000},
-                {"k.u64", INT64_MAX}, {"k.i64", INT64_MIN},  {"k.bool", 1}};
+    } ints[] = { { "k.u8", 200 },        { "k.i8", -3 },          { "k.u16", 65000 },
+                 { "k.i16", -300 },      { "k.u32", 4000000000 }, { "k.i32", -70000 },
+                 { "k.u64", INT64_MAX }, { "k.i64", INT64_MIN },  { "k.bool", 1 } };
     for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
         assert_true(gguf_key_i64(gguf_find_key(g, ints[i].name), 0) == ints[i].value);
     assert_true(gguf_key_f64(gguf_find_key(g, "k.f32"), 0) == 0.5);
@@ -206,7 +206,7 @@ static void test_getters_check_kind_and_range(void **state)
 static void test_bad_files_as_reported(void **state)
 {
     (void)state;
-    struct bytes b = {0};
+    struct bytes b = { 0 };
     bytes_put(&b, "GGUF", 4); /* a: magic only */
     expect_bad(&b, RC_CORRUPT, "version", 4);
     gguf_put_head(&b, 3, 1ull << 63, 0); /* b */
@@ -216,18 +216,18 @@ static void test_bad_files_as_reported(void **state)
     bytes_put(&b, "0123456789", 10);
     expect_bad(&b, RC_CORRUPT, "key 0 name", 32);
     gguf_put_head(&b, 3, 1, 0); /* d */
-    gguf_put_tensor(&b, "t", 5, (uint64_t[]){1, 1, 1, 1, 1}, DTYPE_F32, 0);
+    gguf_put_tensor(&b, "t", 5, (uint64_t[]){ 1, 1, 1, 1, 1 }, DTYPE_F32, 0);
     bytes_pad(&b, 32);
     expect_bad(&b, RC_CORRUPT, "tensor 't' dimension count", 33);
     gguf_put_head(&b, 3, 1, 0); /* e */
-    gguf_put_tensor(&b, "t", 2, (uint64_t[]){32, 0}, DTYPE_F32, 0);
+    gguf_put_tensor(&b, "t", 2, (uint64_t[]){ 32, 0 }, DTYPE_F32, 0);
     expect_bad(&b, RC_CORRUPT, "tensor 't' dimension", 45);
     bytes_put(&b, "GGUF\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24); /* f */
     expect_bad(&b, RC_UNSUPPORTED, "version", 4);
     bytes_put(&b, "<!DOCTYPE html><html></html>", 28); /* g */
     expect_bad(&b, RC_UNSUPPORTED, "magic", 0);
     gguf_put_head(&b, 3, 1, 0); /* i */
-    gguf_put_tensor(&b, "t", 1, (uint64_t[]){32}, 255, 0);
+    gguf_put_tensor(&b, "t", 1, (uint64_t[]){ 32 }, 255, 0);
     bytes_pad(&b, 32);
     expect_bad(&b, RC_UNSUPPORTED, "tensor 't' type", 45);
 }

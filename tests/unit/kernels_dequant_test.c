@@ -29,8 +29,8 @@ static void test_small_blocks_by_hand(void **state)
     float want[32];
     for (int j = 0; j < 16; j++)
         nibbles[j] = (uint8_t)(j | (15 - j) << 4);
-    const uint8_t dm[4] = {0x00, 0x38, 0x00, 0xc0};
-    const uint8_t odd[4] = {0xaa, 0xaa, 0xaa, 0xaa}; /* bit 4 of every odd element */
+    const uint8_t dm[4] = { 0x00, 0x38, 0x00, 0xc0 };
+    const uint8_t odd[4] = { 0xaa, 0xaa, 0xaa, 0xaa }; /* bit 4 of every odd element */
 
     memcpy(b, dm, 2);
     memcpy(b + 2, nibbles, 16);
@@ -68,12 +68,11 @@ static void test_small_blocks_by_hand(void **state)
     expect_floats(DTYPE_Q8_0, b, want, 32);
 }
 
-/* Q4_K: scale of group g is 5 g + 20 and its min 7 g + 8, so that groups 4..7 use their upper bits.
- */
+/* Q4_K: scale of group g is 5 g + 20 and its min 7 g + 8, so that groups 4..7 need upper bits. */
 static void test_q4_k_block_by_hand(void **state)
 {
     (void)state;
-    uint8_t b[144] = {0x00, 0x3c, 0x00, 0x38}; /* d = 1, dmin = 0.5 */
+    uint8_t b[144] = { 0x00, 0x3c, 0x00, 0x38 }; /* d = 1, dmin = 0.5 */
     float want[256];
     for (int g = 0; g < 8; g++) {
         int s = 5 * g + 20, t = 7 * g + 8;
@@ -97,7 +96,7 @@ static void test_q4_k_block_by_hand(void **state)
 static void test_q6_k_block_by_hand(void **state)
 {
     (void)state;
-    uint8_t b[210] = {0};
+    uint8_t b[210] = { 0 };
     float want[256];
     b[208] = 0x00;
     b[209] = 0x34; /* d = 0.25 */
@@ -115,25 +114,25 @@ static void test_q6_k_block_by_hand(void **state)
 static void test_plain_formats(void **state)
 {
     (void)state;
-    const uint16_t halves[6] = {0x3c00, 0x8001, 0x7bff, 0xfc00, 0x0400, 0x8000};
-    const float want16[6] = {1.0f, -0x1p-24f, 65504.0f, -INFINITY, 0x1p-14f, -0.0f};
+    const uint16_t halves[6] = { 0x3c00, 0x8001, 0x7bff, 0xfc00, 0x0400, 0x8000 };
+    const float want16[6] = { 1.0f, -0x1p-24f, 65504.0f, -INFINITY, 0x1p-14f, -0.0f };
     expect_floats(DTYPE_F16, (const uint8_t *)halves, want16, 6);
-    const uint16_t brains[3] = {0x3f80, 0xc049, 0x0001};
-    const float want_b[3] = {1.0f, -3.140625f, 0x1p-133f};
+    const uint16_t brains[3] = { 0x3f80, 0xc049, 0x0001 };
+    const float want_b[3] = { 1.0f, -3.140625f, 0x1p-133f };
     expect_floats(DTYPE_BF16, (const uint8_t *)brains, want_b, 3);
-    const float same[2] = {1.5f, -0.0f};
+    const float same[2] = { 1.5f, -0.0f };
     expect_floats(DTYPE_F32, (const uint8_t *)same, same, 2);
-    const double doubles[2] = {0.1, -1e300};
-    const float want_d[2] = {0.1f, -INFINITY};
+    const double doubles[2] = { 0.1, -1e300 };
+    const float want_d[2] = { 0.1f, -INFINITY };
     expect_floats(DTYPE_F64, (const uint8_t *)doubles, want_d, 2);
-    const int8_t i8[2] = {-128, 127};
-    expect_floats(DTYPE_I8, (const uint8_t *)i8, (const float[]){-128.0f, 127.0f}, 2);
-    const int16_t i16[2] = {-32768, 7};
-    expect_floats(DTYPE_I16, (const uint8_t *)i16, (const float[]){-32768.0f, 7.0f}, 2);
-    const int32_t i32[2] = {-2000000000, 7};
-    expect_floats(DTYPE_I32, (const uint8_t *)i32, (const float[]){-2e9f, 7.0f}, 2);
-    const int64_t i64[2] = {-1000000000000, 7};
-    expect_floats(DTYPE_I64, (const uint8_t *)i64, (const float[]){-1e12f, 7.0f}, 2);
+    const int8_t i8[2] = { -128, 127 };
+    expect_floats(DTYPE_I8, (const uint8_t *)i8, (const float[]){ -128.0f, 127.0f }, 2);
+    const int16_t i16[2] = { -32768, 7 };
+    expect_floats(DTYPE_I16, (const uint8_t *)i16, (const float[]){ -32768.0f, 7.0f }, 2);
+    const int32_t i32[2] = { -2000000000, 7 };
+    expect_floats(DTYPE_I32, (const uint8_t *)i32, (const float[]){ -2e9f, 7.0f }, 2);
+    const int64_t i64[2] = { -1000000000000, 7 };
+    expect_floats(DTYPE_I64, (const uint8_t *)i64, (const float[]){ -1e12f, 7.0f }, 2);
 }
 
 /* The code books are in ascending order and hold only digits that have a meaning. */
@@ -143,8 +142,8 @@ static void test_code_books_are_whole(void **state)
     static const struct {
         const uint16_t *grid;
         int count, bits;
-    } books[] = {{iq2_xxs_grid, 256, 2}, {iq2_xs_grid, 512, 2}, {iq2_s_grid, 1024, 2},
-                 {iq3_xxs_grid, 256, 3}, {iq3_s_grid, 512, 3},  {iq1_s_grid, 2048, 2}};
+    } books[] = { { iq2_xxs_grid, 256, 2 }, { iq2_xs_grid, 512, 2 }, { iq2_s_grid, 1024, 2 },
+                  { iq3_xxs_grid, 256, 3 }, { iq3_s_grid, 512, 3 },  { iq1_s_grid, 2048, 2 } };
     for (size_t i = 0; i < sizeof books / sizeof books[0]; i++) {
         for (int k = 0; k < books[i].count; k++) {
             uint16_t v = books[i].grid[k];
@@ -189,19 +188,19 @@ static void test_random_blocks_keep_their_values(void **state)
         enum dtype type;
         uint64_t sum;
     } known[] = {
-        {DTYPE_Q4_0, 0x16e94acbf9f8eb25},    {DTYPE_Q4_1, 0x748bccd65caefc6a},
-        {DTYPE_Q5_0, 0x129d609f070c1f25},    {DTYPE_Q5_1, 0x8d7de15495b23533},
-        {DTYPE_Q8_0, 0x21fd51f7b91125e5},    {DTYPE_Q2_K, 0xcc27b10bc541652f},
-        {DTYPE_Q3_K, 0x1e0a30f46ebdd5e5},    {DTYPE_Q4_K, 0xd299a9d7a222610c},
-        {DTYPE_Q5_K, 0x0e7d4f799056852e},    {DTYPE_Q6_K, 0xf9cca2b6876489c7},
-        {DTYPE_IQ2_XXS, 0x91b4b00a5fa6761d}, {DTYPE_IQ2_XS, 0x3800927b81b048d9},
-        {DTYPE_IQ3_XXS, 0x456584a8c9e662f5}, {DTYPE_IQ1_S, 0x0c4dbec5f6830025},
-        {DTYPE_IQ4_NL, 0x196f0fd677cb14e5},  {DTYPE_IQ3_S, 0xc6aa649830e57845},
-        {DTYPE_IQ2_S, 0x0a253c6ee6b7da81},   {DTYPE_IQ4_XS, 0x27ba2d2e45ebe97b},
-        {DTYPE_IQ1_M, 0x60e4a37967f07b05},   {DTYPE_TQ1_0, 0xd8350dd2aacd6325},
-        {DTYPE_TQ2_0, 0x30ae12f8cf6a2325},   {DTYPE_MXFP4, 0x08ceb85853aec325},
-        {DTYPE_NVFP4, 0x33f06fc8feef6325},   {DTYPE_Q1_0, 0x8a46794c6f7d2325},
-        {DTYPE_Q2_0, 0x33351d434a88e325},
+        { DTYPE_Q4_0, 0x16e94acbf9f8eb25 },    { DTYPE_Q4_1, 0x748bccd65caefc6a },
+        { DTYPE_Q5_0, 0x129d609f070c1f25 },    { DTYPE_Q5_1, 0x8d7de15495b23533 },
+        { DTYPE_Q8_0, 0x21fd51f7b91125e5 },    { DTYPE_Q2_K, 0xcc27b10bc541652f },
+        { DTYPE_Q3_K, 0x1e0a30f46ebdd5e5 },    { DTYPE_Q4_K, 0xd299a9d7a222610c },
+        { DTYPE_Q5_K, 0x0e7d4f799056852e },    { DTYPE_Q6_K, 0xf9cca2b6876489c7 },
+        { DTYPE_IQ2_XXS, 0x91b4b00a5fa6761d }, { DTYPE_IQ2_XS, 0x3800927b81b048d9 },
+        { DTYPE_IQ3_XXS, 0x456584a8c9e662f5 }, { DTYPE_IQ1_S, 0x0c4dbec5f6830025 },
+        { DTYPE_IQ4_NL, 0x196f0fd677cb14e5 },  { DTYPE_IQ3_S, 0xc6aa649830e57845 },
+        { DTYPE_IQ2_S, 0x0a253c6ee6b7da81 },   { DTYPE_IQ4_XS, 0x27ba2d2e45ebe97b },
+        { DTYPE_IQ1_M, 0x60e4a37967f07b05 },   { DTYPE_TQ1_0, 0xd8350dd2aacd6325 },
+        { DTYPE_TQ2_0, 0x30ae12f8cf6a2325 },   { DTYPE_MXFP4, 0x08ceb85853aec325 },
+        { DTYPE_NVFP4, 0x33f06fc8feef6325 },   { DTYPE_Q1_0, 0x8a46794c6f7d2325 },
+        { DTYPE_Q2_0, 0x33351d434a88e325 },
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         uint64_t sum = sum_of_random_blocks((uint32_t)known[i].type, src, dst);

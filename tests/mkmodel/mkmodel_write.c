@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* mkmodel - the list of tensors, the keys, and the files: header in memory, tensor data streamed row by row.
- * Formats per tensor follow what llama.cpp's quantizer does, so that sizes and speeds are comparable:
- * a row that is not whole blocks of 256 falls back to a format of 32. */
+/* mkmodel_write - the list of tensors, the keys, and the files of a made-up model.
+ * The header is put together in memory, tensor data is streamed row by row. Formats per tensor
+ * follow what llama.cpp's quantizer does, so that sizes and speeds are comparable: a row that is
+ * not whole blocks of 256 falls back to a format of 32. */
 #include "tests/mkmodel/mkmodel.h"
 
 #include <inttypes.h>
