@@ -32,6 +32,9 @@
 #define MODEL_HEAD_DIM_MAX 512u              /* width of a head: attention keeps one on the stack */
 #define MODEL_EXPERTS_MAX 1024u              /* experts of a mixture layer */
 #define TOKEN_TEXT_BYTES_MAX 65536u          /* one vocabulary entry: longest seen is 512 */
+#define TOKEN_ADDED_BYTES_MAX 1024u          /* control or user-defined token: bounds a look-ahead */
+#define TOKEN_MERGES_MAX (1u << 23)          /* merges: the largest known list has 2^19 */
+#define TOKENIZE_BYTES_MAX (1u << 30)        /* text of one call: 3-byte blanks stay in 32 bits */
 
 _Static_assert(KV_SPLIT_TOKENS % KV_BLOCK_TOKENS == 0, "a split is whole blocks");
 

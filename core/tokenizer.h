@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* tokenizer - text to token ids and back, from the vocabulary in a GGUF file.
- * Two kinds: SentencePiece style (scores, byte fallback) and byte-level BPE (merges, pre-tokenizer).
+/* tokenizer - text to token ids and back, from the vocabulary in a GGUF file. Two kinds:
+ * SentencePiece style (scores, byte fallback) and byte-level BPE (merges, pre-tokenizer).
  *   owner    the opener; it keeps its own tables and needs the gguf open while it lives
  *   thread   any after tokenizer_open: read-only
- *   errors   RC_CORRUPT / RC_UNSUPPORTED with the key's name from tokenizer_open; RC_NO_MEMORY, RC_LIMIT
+ *   errors   RC_CORRUPT / RC_UNSUPPORTED with the key's name from tokenizer_open; RC_NO_MEMORY,
+ *            RC_LIMIT
  *   cost     near-linear in the text's length, counted in token_list.work */
 #ifndef QUIRE_CORE_TOKENIZER_H
 #define QUIRE_CORE_TOKENIZER_H
@@ -19,7 +20,7 @@ struct tokenizer;
 
 enum tokenize_flag {
     TOKENIZE_BOS = 1,     /* add BOS (and EOS) where the vocabulary asks for it */
-    TOKENIZE_SPECIAL = 2, /* control tokens in the text are recognized; else they are ordinary text */
+    TOKENIZE_SPECIAL = 2, /* control tokens in the text are recognized, else ordinary text */
 };
 
 /* A growing list of ids. Zero it before the first use; token_list_close frees it. */
@@ -30,9 +31,11 @@ struct token_list {
     uint64_t work; /* elementary steps spent (heap moves, table look-ups): for tests of the cost */
 };
 
+enum rc token_list_push(struct token_list *list, int32_t id) ATTR_MUST_USE;
 void token_list_close(struct token_list *list);
 
-enum rc tokenizer_open(struct tokenizer **out, const struct gguf *g, struct fault *fault) ATTR_MUST_USE;
+enum rc tokenizer_open(struct tokenizer **out, const struct gguf *g,
+                       struct fault *fault) ATTR_MUST_USE;
 void tokenizer_close(struct tokenizer *t);
 
 /* tokenizer_encode - appends the ids of text (any bytes; bad UTF-8 becomes byte tokens) to out. */
@@ -43,14 +46,16 @@ uint32_t tokenizer_vocab_count(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* -1 when there is none; eos alike */
 int32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t);
-bool tokenizer_is_end(const struct tokenizer *t, int32_t id); /* EOS, EOT, EOM, <|im_end|> and kin */
+bool tokenizer_adds_blank(const struct tokenizer *t); /* a dummy blank stands before the text */
+bool tokenizer_is_end(const struct tokenizer *t, int32_t id); /* EOS, EOT, EOM, <|im_end|> ... */
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
 
-/* tokenizer_find - id of the token with exactly this text, -1 when there is none. */
+/* tokenizer_find - id of the token that stands for exactly this text (an added token's own text
+ * first), -1 when there is none. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len);
 
-/* tokenizer_piece - the bytes a token stands for, at most cap of them written; returns the full length.
- * Control tokens give nothing unless special. */
+/* tokenizer_piece - the bytes a token stands for, at most cap of them written; returns the full
+ * length. Control tokens give nothing unless special. */
 size_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, char *out, size_t cap);
 
 #endif
