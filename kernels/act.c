@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* act - activation rows: sizes, layout and the scalar quantizer, which is the specification.
  * One group (32 or 256 values) at a time, from that group alone:
- *     top = largest |x|                     found on the bits: integers order like magnitudes, NaN above all
- *     Inf or NaN inside   d = NaN, q = 0    the result is NaN and seen, instead of a quiet wrong number
+ *     top = largest |x|                     found on the bits: integers order like magnitudes, NaN
+ *     above all
+ *     Inf or NaN inside   d = NaN, q = 0    the result is NaN and seen, instead of a quiet wrong
+ *     number
  *     top < 2^-100        d = 0,   q = 0    127 / top could overflow
  *     else                d = top / 127, q = round half even of x * (127 / top)
- * No clamp is needed: |x| * (127 / top) <= 127 (1 + 2^-24)^2 < 127.5. So |q| <= 127 always, which the depth of
- * the 16-bit sums of all kernels relies on. Padding behind the last group of a row is never read.
- * Refused: a scale of 16 bits (llama.cpp's q8_0; sums overflow), x / d instead of x * (1 / d) (a division per value). */
+ * No clamp is needed: |x| * (127 / top) <= 127 (1 + 2^-24)^2 < 127.5. So |q| <= 127 always, which
+ * the depth of the 16-bit sums of all kernels relies on. Padding behind the last group of a row is
+ * never read. Refused: a scale of 16 bits (llama.cpp's q8_0; sums overflow), x / d instead of x *
+ * (1 / d) (a division per value). */
 #include "kernels/act.h"
 
 #include <math.h>
@@ -38,7 +41,8 @@ enum act_kind act_kind_for(enum dtype weight_type)
     }
 }
 
-/* An odd number of cache lines: rows whose distance is a power of two would share a few cache sets. */
+/* An odd number of cache lines: rows whose distance is a power of two would share a few cache
+ * sets. */
 size_t act_row_bytes(enum act_kind kind, uint32_t cols)
 {
     size_t bytes = 0;

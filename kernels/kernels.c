@@ -22,6 +22,7 @@ void kernels_open(struct kernels *k, enum isa isa)
     attn_fill_ref(&k->attn);
 #if defined(__x86_64__)
     if (k->isa >= ISA_AVX2) {
+        matmul_fill_avx2(&k->matmul);
         vec_fill_avx2(&k->vec);
         attn_fill_avx2(&k->attn);
     }

@@ -4,7 +4,8 @@
 
 #include "core/must.h"
 
-void matmul_run(const struct matmul_kernels *k, const struct matmul *m, uint32_t row_begin, uint32_t row_end)
+void matmul_run(const struct matmul_kernels *k, const struct matmul *m, uint32_t row_begin,
+                uint32_t row_end)
 {
     const struct act *x = m->x;
     must(x->cols == m->w.cols && row_begin <= row_end && row_end <= m->w.rows);

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* matmul_ref - the specification of every weight product, in plain loops. Everything faster must equal it by memcmp.
- * Per output, from acc = +0, blocks ascending; I and M are exact int32, their conversion rounds to nearest even:
+/* matmul_ref - the specification of every weight product, in plain loops. Everything faster must
+ * equal it by memcmp. Per output, from acc = +0, blocks ascending; I and M are exact int32, their
+ * conversion rounds to nearest even:
  *     32 weights    acc = fma(d * a, I, acc)                      I = sum code * q
  *     with m        acc = fma(a, fma(d, I, m * S), acc)           S = sum q
  *     256 weights   acc = fma(d * a, I, acc)                      I = sum scale * code * q
  *     with min      acc = fma(a, fma(d, I, -(dmin * M)), acc)     M = sum min * q
- *     floats        s[k mod 8] = fma(w, x, s[k mod 8]), k ascending, cols padded with zeros to a multiple of 8;
+ *     floats, f32   s[k mod 8] = fma(w, x, s[k mod 8]), k ascending, cols padded with zeros to a
+ *     multiple of 8;
  *                   ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
- * where d * a, m * S and dmin * M are rounded products, a the scale and q the quants of the activation group.
- * Then the epilogue: out + acc if it accumulates, + bias if there is one, any NaN as the one of NAN_BITS.
- * A block is decoded once for up to COLS columns: the only thing here that is not the definition itself. */
+ * "f32" is any format dequantized (kernels/dequant.c) against unquantized activations: the
+ * yardstick. d * a, m * S and dmin * M are rounded products, a the scale and q the quants of the
+ * activation group. Then the epilogue: out + acc if it accumulates, + bias if there is one, any
+ * NaN as the one of NAN_BITS. A block is decoded once for up to COLS columns: the only thing here
+ * that is not the definition itself. */
 #include "kernels/ref/matmul_ref.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "core/must.h"
 #include "kernels/act.h"
+#include "kernels/dequant.h"
 #include "kernels/f16.h"
 
 enum { COLS = 32, CHUNK = 256 };
@@ -31,7 +35,8 @@ static void finish(const struct matmul *m, uint32_t row, uint32_t col, float acc
     *out = isnan(acc) ? f32_from_bits(NAN_BITS) : acc;
 }
 
-static float add_block32(const struct ref_block32 *w, const struct act_q8_32 *x, int has_min, float acc)
+static float add_block32(const struct ref_block32 *w, const struct act_q8_32 *x, int has_min,
+                         float acc)
 {
     int32_t dot = 0; /* at most 32 * 128 * 127 */
     for (int k = 0; k < 32; k++)
@@ -42,7 +47,8 @@ static float add_block32(const struct ref_block32 *w, const struct act_q8_32 *x,
     return fmaf(x->d, fmaf(w->d, (float)dot, min), acc);
 }
 
-static float add_block256(const struct ref_block256 *w, const struct act_q8_256 *x, int has_min, float acc)
+static float add_block256(const struct ref_block256 *w, const struct act_q8_256 *x, int has_min,
+                          float acc)
 {
     int32_t dot = 0, min = 0; /* at most 16 * 128 * 16 * 128 * 127 < 2^30 */
     for (int j = 0; j < 16; j++) {
@@ -60,7 +66,8 @@ static float add_block256(const struct ref_block256 *w, const struct act_q8_256 
 }
 
 /* One weight row times columns [col, col + count). */
-static void row_int(const struct matmul *m, struct ref_format f, uint32_t row, uint32_t col, uint32_t count)
+static void row_int(const struct matmul *m, struct ref_format f, uint32_t row, uint32_t col,
+                    uint32_t count)
 {
     const struct dtype_info *info = dtype_find(m->w.type);
     const uint8_t *src = m->w.data + (size_t)row * m->w.row_bytes;
@@ -77,14 +84,15 @@ static void row_int(const struct matmul *m, struct ref_format f, uint32_t row, u
             if (f.decode32 != NULL)
                 acc[c] = add_block32(&block32, (const struct act_q8_32 *)x + b, f.has_min, acc[c]);
             else
-                acc[c] = add_block256(&block256, (const struct act_q8_256 *)x + b, f.has_min, acc[c]);
+                acc[c] =
+                    add_block256(&block256, (const struct act_q8_256 *)x + b, f.has_min, acc[c]);
         }
     }
     for (uint32_t c = 0; c < count; c++)
         finish(m, row, col + c, acc[c]);
 }
 
-static void run_int(const struct matmul *m, uint32_t row_begin, uint32_t row_end)
+void matmul_run_int_ref(const struct matmul *m, uint32_t row_begin, uint32_t row_end)
 {
     struct ref_format f = ref_format_of(m->w.type);
     for (uint32_t row = row_begin; row < row_end; row++)
@@ -92,28 +100,16 @@ static void run_int(const struct matmul *m, uint32_t row_begin, uint32_t row_end
             row_int(m, f, row, col, m->x_count - col < COLS ? m->x_count - col : COLS);
 }
 
-/* count weights from element at of a row, as floats, zeros up to a multiple of 8. */
-static void load_floats(float *w, enum dtype type, const uint8_t *row, uint32_t at, uint32_t count)
-{
-    for (uint32_t k = 0; k < count; k++) {
-        uint16_t half;
-        if (type == DTYPE_F32) {
-            memcpy(&w[k], row + ((size_t)at + k) * 4, 4);
-            continue;
-        }
-        memcpy(&half, row + ((size_t)at + k) * 2, 2);
-        w[k] = type == DTYPE_F16 ? f16_to_f32(half) : bf16_to_f32(half);
-    }
-    for (uint32_t k = count; k % 8 != 0; k++)
-        w[k] = 0;
-}
-
 static void row_float(const struct matmul *m, uint32_t row, uint32_t col, uint32_t count)
 {
+    const struct dtype_info *info = dtype_find(m->w.type);
+    const uint8_t *src = m->w.data + (size_t)row * m->w.row_bytes;
     float sum[COLS][8] = { 0 }, w[CHUNK];
     for (uint32_t at = 0; at < m->w.cols; at += CHUNK) {
         uint32_t n = m->w.cols - at < CHUNK ? m->w.cols - at : CHUNK;
-        load_floats(w, m->w.type, m->w.data + (size_t)row * m->w.row_bytes, at, n);
+        dequant_row(m->w.type, src + (size_t)at / info->block_elems * info->block_bytes, w, n);
+        for (uint32_t k = n; k % 8 != 0; k++)
+            w[k] = 0;
         for (uint32_t c = 0; c < count; c++) {
             const float *x = (const float *)(const void *)act_row(m->x, m->x_begin + col + c) + at;
             for (uint32_t k = 0; k < (n + 7) / 8 * 8; k++)
@@ -128,7 +124,6 @@ static void row_float(const struct matmul *m, uint32_t row, uint32_t col, uint32
 
 static void run_float(const struct matmul *m, uint32_t row_begin, uint32_t row_end)
 {
-    must(m->w.type == DTYPE_F32 || m->w.type == DTYPE_F16 || m->w.type == DTYPE_BF16);
     for (uint32_t row = row_begin; row < row_end; row++)
         for (uint32_t col = 0; col < m->x_count; col += COLS)
             row_float(m, row, col, m->x_count - col < COLS ? m->x_count - col : COLS);
@@ -140,8 +135,8 @@ void matmul_fill_ref(struct matmul_kernels *k)
     k->run_f32 = run_float;
     for (uint32_t type = 0; type < DTYPE_COUNT; type++) {
         if (dtype_find(type) == NULL)
-            continue;
+            continue; /* no such number */
         struct ref_format f = ref_format_of((enum dtype)type);
-        k->run[type] = f.decode32 != NULL || f.decode256 != NULL ? run_int : run_float;
+        k->run[type] = f.decode32 != NULL || f.decode256 != NULL ? matmul_run_int_ref : run_float;
     }
 }

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "core/dtype.h"
+#include "kernels/matmul.h"
 
 /* 32 weights: d * code + m. */
 struct ref_block32 {
@@ -22,12 +22,16 @@ struct ref_block256 {
     float d, dmin;
 };
 
-/* A decoder, and whether the format has the second term (m, or dmin and min; else they are not written). */
+/* A decoder, and whether the format has the second term (m, or dmin and min; else not written). */
 struct ref_format {
     void (*decode32)(struct ref_block32 *out, const uint8_t *src);
     void (*decode256)(struct ref_block256 *out, const uint8_t *src);
     int has_min;
 };
+
+/* matmul_run_int_ref - the entry of every integer format; levels use it for shapes that they leave
+ * out. */
+void matmul_run_int_ref(const struct matmul *m, uint32_t row_begin, uint32_t row_end);
 
 /* ref_format_of - decode functions of an integer format; both NULL for the others. */
 struct ref_format ref_format_of(enum dtype type);

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* matmul_ref_blocks - the integer weight blocks of GGUF taken apart, one plain loop each.
- * Fields in file order, f16 and words little-endian; a nibble byte holds its first element in the low half.
+ * Fields in file order, f16 and words little-endian; a nibble byte holds its first element in the
+ * low half.
  *   Q4_0     d, q[16]                       byte i: elements i and 16 + i; code = nibble - 8
  *   Q4_1     d, m, q[16]                    the same; code = nibble
- *   Q5_0/1   d, (m,) high u32, q[16]        the same; bit e of high is bit 4 of element e; Q5_0: code - 16
+ *   Q5_0/1   d, (m,) high u32, q[16]        the same; bit e of high is bit 4 of element e; Q5_0:
+ *   code - 16
  *   Q8_0     d, q[32] signed
  *   IQ4_NL   d, q[16]                       the same as Q4_0, nibble = index of a table of 16
- *   MXFP4    e, q[16]                       scale 2^(e - 128); table of 16 (twice the values of E2M1)
+ *   MXFP4    e, q[16]                       scale 2^(e - 128); table of 16 (twice the values of
+ *   E2M1)
  *   Q2_K     scales[16], q[64], d, dmin     scales: low nibble scale, high nibble min
  *   Q3_K     high[32], q[64], packed[12], d      scale - 32, 6 bits; bit set in high: 0, clear: -4
  *            q of both: 2 bits, byte 32 h + i, bits 2 j: element 128 h + 32 j + i
  *   Q4_K     d, dmin, packed[12], q[128]    byte 32 p + i: elements 64 p + i and 64 p + 32 + i
  *   Q5_K     d, dmin, packed[12], high[32], q[128]     bit j of high[i]: bit 4 of element 32 j + i
  *   Q6_K     low[128], high[64], scales[16] signed, d  code - 32
- *   IQ4_XS   d, scales_high u16, scales_low[4], q[128] scale - 32, 6 bits; 8 sub-blocks laid out as IQ4_NL
+ *   IQ4_XS   d, scales_high u16, scales_low[4], q[128] scale - 32, 6 bits; 8 sub-blocks laid out
+ *   as IQ4_NL
  *   source   GGUF specification and ggml's public block definitions (2026-08) */
 #include "kernels/ref/matmul_ref.h"
 
@@ -21,7 +25,8 @@
 
 #include "kernels/f16.h"
 
-static const int8_t iq4_codes[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
+static const int8_t iq4_codes[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113 };
 static const int8_t mxfp4_codes[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
 
 static uint16_t load_u16(const uint8_t *p)
@@ -135,7 +140,8 @@ static void decode_q3_k(struct ref_block256 *out, const uint8_t *src)
     for (int e = 0; e < 256; e++)
         out->code[e] = (int8_t)(out->code[e] - (high[e % 32] >> e / 32 & 1 ? 0 : 4));
     for (int j = 0; j < 16; j++) {
-        int low = j < 8 ? packed[j] & 15 : packed[j - 8] >> 4, top = packed[8 + j % 4] >> j / 4 * 2 & 3;
+        int low = j < 8 ? packed[j] & 15 : packed[j - 8] >> 4,
+            top = packed[8 + j % 4] >> j / 4 * 2 & 3;
         out->scale[j] = (int16_t)((low | top << 4) - 32);
     }
     out->d = load_f16(src + 108);
@@ -146,7 +152,8 @@ static void scales_k4(struct ref_block256 *out, const uint8_t *packed)
 {
     for (int j = 0; j < 4; j++) {
         int scale = packed[j] & 63, min = packed[4 + j] & 63;
-        int scale4 = (packed[8 + j] & 15) | packed[j] >> 6 << 4, min4 = packed[8 + j] >> 4 | packed[4 + j] >> 6 << 4;
+        int scale4 = (packed[8 + j] & 15) | packed[j] >> 6 << 4,
+            min4 = packed[8 + j] >> 4 | packed[4 + j] >> 6 << 4;
         out->scale[2 * j] = out->scale[2 * j + 1] = (int16_t)scale;
         out->min[2 * j] = out->min[2 * j + 1] = (int16_t)min;
         out->scale[8 + 2 * j] = out->scale[9 + 2 * j] = (int16_t)scale4;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of kernels/act and of the reference matmul: quantizer rules, sums, and decoded values from outside. */
+/* Tests of kernels/act and of the reference matmul: quantizer rules, sums, and decoded values from
+ * outside. */
 #include "tests/unit/test.h"
 
 #include <math.h>
@@ -33,7 +34,8 @@ static void test_act_stays_in_range(void **state)
 {
     (void)state;
     struct matmul_kernels k = table();
-    static const float tops[] = { 0x1p-100f, 0x1.fffffep-100f, 1e-20f, 0.1f, 1.0f, 3e5f, 0x1.fffffep127f };
+    static const float tops[] = { 0x1p-100f, 0x1.fffffep-100f, 1e-20f, 0.1f, 1.0f,
+                                  3e5f,      0x1.fffffep127f };
     for (size_t t = 0; t < sizeof tops / sizeof *tops; t++) {
         for (uint32_t i = 0; i < 2000; i++) {
             float x[32] = { 0 };
@@ -123,8 +125,8 @@ static void test_act_rows_are_aligned_and_odd_lines(void **state)
     }
 }
 
-/* Weights decoded outside, one file of blocks and one of floats a format: a one-hot activation row reads one
- * weight out of the reference, within the rounding of its few float steps. */
+/* Weights decoded outside, one file of blocks and one of floats a format: a one-hot activation row
+ * reads one weight out of the reference, within the rounding of its few float steps. */
 static void check_golden(const char *folder, uint32_t type)
 {
     char path[512];
@@ -153,19 +155,25 @@ static void check_golden(const char *folder, uint32_t type)
         float x[256] = { 0 }, out[64];
         x[e] = 1;
         k.quantize[kind](mem, x, info->block_elems);
-        struct matmul m = { .w = { blocks, (enum dtype)type, (uint32_t)count, info->block_elems, info->block_bytes },
-                            .x = &a, .x_count = 1, .out = out, .out_stride = count };
+        struct matmul m = { .w = { blocks, (enum dtype)type, (uint32_t)count, info->block_elems,
+                                   info->block_bytes },
+                            .x = &a,
+                            .x_count = 1,
+                            .out = out,
+                            .out_stride = count };
         matmul_run(&k, &m, 0, (uint32_t)count);
         for (size_t b = 0; b < count; b++) {
             float want = floats[b * info->block_elems + e];
             if (isnan(want) || isinf(want))
                 continue;
-            /* the two terms of a weight may cancel: their size is bounded by that of the block's weights */
+            /* the two terms of a weight may cancel: their size is bounded by that of the block's
+             * weights */
             float top = 0;
             for (uint32_t i = 0; i < info->block_elems; i++)
                 top = fmaxf(top, fabsf(floats[b * info->block_elems + i]));
             if (top < 1e30f && !(fabsf(out[b] - want) <= top * 4e-6f + 1e-40f))
-                fail_msg("%s block %zu element %u: %a, want %a", info->name, b, e, (double)out[b], (double)want);
+                fail_msg("%s block %zu element %u: %a, want %a", info->name, b, e, (double)out[b],
+                         (double)want);
         }
     }
 }

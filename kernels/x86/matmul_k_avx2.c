@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+/* matmul_k_avx2 - formats of 256-weight blocks: unpacking into tiles, and their micro-kernels.
+ * Codes are kept unsigned: Q6_K as code + 32, Q3_K as code + 4, both undone by the start of the
+ * 16-bit sums; IQ4_XS as two planes of code + 128. Block layouts:
+ * kernels/ref/matmul_ref_blocks.c. */
+#include "kernels/x86/tile_avx2.h"
+
+struct tile_k {
+    __m256i q[64][2];
+    __m256i scale[16][2];
+    __m256i min[8][2];
+    __m256 d[2], dmin[2];
+};
+
+struct tile_planes {
+    __m256i q[2][64][2]; /* [half][4 weights][high, low] */
+    __m256i scale[2][8][2];
+    __m256 d[2];
+};
+
+_Static_assert(sizeof(struct tile_k) <= TILE_BYTES_MAX &&
+                   sizeof(struct tile_planes) <= TILE_BYTES_MAX,
+               "tile");
+
+/* Bytes moved within each lane: byte i of the result is byte from >> 8 i, or 0 where that is
+ * 0x80. */
+ATTR_INLINE __m256i move_bytes(__m256i v, const uint32_t from)
+{
+    const __m256i lane = _mm256_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0, 0x0c0c0c0c,
+                                          0x08080808, 0x04040404, 0);
+    return _mm256_shuffle_epi8(v, _mm256_or_si256(_mm256_set1_epi32((int)from), lane));
+}
+
+/* Unsigned byte j of each lane as int16, twice. */
+ATTR_INLINE __m256i twice_u8(__m256i v, const uint32_t j)
+{
+    return move_bytes(v, 0x80008000u | j << 16 | j);
+}
+
+/* The same of a signed byte. */
+ATTR_INLINE __m256i twice_s8(__m256i v, const uint32_t j)
+{
+    return _mm256_srai_epi16(move_bytes(v, 0x00800080u | j << 24 | j << 8), 8);
+}
+
+/* Unsigned bytes j and j + 1 as a pair of int16. */
+ATTR_INLINE __m256i pair_u8(__m256i v, const uint32_t j)
+{
+    return move_bytes(v, 0x80008000u | (j + 1) << 16 | j);
+}
+
+ATTR_INLINE __m256i mask8(__m256i v, const int mask)
+{
+    return _mm256_and_si256(v, _mm256_set1_epi8((char)mask));
+}
+
+/* First 16 bytes of Q4_K and Q5_K: d, dmin, and 8 scales and mins of 6 bits. */
+ATTR_INLINE void unpack_header_k4(struct tile_k *t, uint32_t half, const uint8_t *src,
+                                  size_t stride)
+{
+    __m256i w[4], scale[2], min[2];
+    transpose16(src, stride, w);
+    split_f16_pairs(w[0], &t->d[half], &t->dmin[half]);
+    scale[0] = mask8(w[1], 0x3f);
+    min[0] = mask8(w[2], 0x3f);
+    scale[1] = _mm256_or_si256(mask8(w[3], 0x0f), mask8(_mm256_srli_epi32(w[1], 2), 0x30));
+    min[1] = _mm256_or_si256(mask8(_mm256_srli_epi32(w[3], 4), 0x0f),
+                             mask8(_mm256_srli_epi32(w[2], 2), 0x30));
+    ATTR_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        ATTR_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            t->scale[4 * i + j][half] = twice_u8(scale[i], j);
+        t->min[2 * i][half] = pair_u8(min[i], 0);
+        t->min[2 * i + 1][half] = pair_u8(min[i], 2);
+    }
+}
+
+static void unpack_q4_k(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_k *t = tile;
+    (void)count;
+    unpack_header_k4(t, half, src, stride);
+    for (uint32_t p = 0; p < 4; p++)
+        ATTR_UNROLL
+    for (uint32_t s = 0; s < 2; s++) {
+        __m256i w[4];
+        transpose16(src + 16 + 32 * p + 16 * s, stride, w);
+        ATTR_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            t->q[16 * p + 4 * s + i][half] = low_nibbles(w[i]);
+            t->q[16 * p + 8 + 4 * s + i][half] = high_nibbles(w[i]);
+        }
+    }
+}
+
+/* One bit of every byte moved to another place, the others cleared. */
+ATTR_INLINE __m256i move_bit(__m256i v, const int from, const int to)
+{
+    return mask8(from < to ? _mm256_slli_epi16(v, to - from) : _mm256_srli_epi16(v, from - to),
+                 1 << to);
+}
+
+static void unpack_q5_k(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_k *t = tile;
+    (void)count;
+    unpack_header_k4(t, half, src, stride);
+    ATTR_UNROLL
+    for (uint32_t s = 0; s < 2; s++) {
+        __m256i high[4], w[4];
+        transpose16(src + 16 + 16 * s, stride, high);
+        ATTR_UNROLL
+        for (int p = 0; p < 4; p++) {
+            __m256i(*q)[2] = &t->q[16 * p + 4 * s];
+            transpose16(src + 48 + 32 * p + 16 * s, stride, w);
+            ATTR_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                q[i][half] = _mm256_or_si256(low_nibbles(w[i]), move_bit(high[i], 2 * p, 4));
+                q[8 + i][half] =
+                    _mm256_or_si256(high_nibbles(w[i]), move_bit(high[i], 2 * p + 1, 4));
+            }
+        }
+    }
+}
+
+static void unpack_q6_k(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_k *t = tile;
+    __m256i w[4];
+    (void)count;
+    for (uint32_t n = 0; n < 2; n++)
+        ATTR_UNROLL
+    for (uint32_t s = 0; s < 2; s++) {
+        __m256i a[4], b[4];
+        __m256i(*q)[2] = &t->q[32 * n + 4 * s];
+        transpose16(src + 64 * n + 16 * s, stride, a);
+        transpose16(src + 64 * n + 32 + 16 * s, stride, b);
+        transpose16(src + 128 + 32 * n + 16 * s, stride, w);
+        ATTR_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            q[i][half] =
+                _mm256_or_si256(low_nibbles(a[i]), mask8(_mm256_slli_epi16(w[i], 4), 0x30));
+            q[8 + i][half] =
+                _mm256_or_si256(low_nibbles(b[i]), mask8(_mm256_slli_epi16(w[i], 2), 0x30));
+            q[16 + i][half] = _mm256_or_si256(high_nibbles(a[i]), mask8(w[i], 0x30));
+            q[24 + i][half] =
+                _mm256_or_si256(high_nibbles(b[i]), mask8(_mm256_srli_epi16(w[i], 2), 0x30));
+        }
+    }
+    transpose16(src + 192, stride, w);
+    ATTR_UNROLL
+    for (uint32_t j = 0; j < 16; j++)
+        t->scale[j][half] = twice_s8(w[j / 4], j % 4);
+    t->d[half] = load_f16_rows(src + 208, stride);
+}
+
+static void unpack_q2_k(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_k *t = tile;
+    __m256i w[4];
+    (void)count;
+    transpose16(src, stride, w);
+    ATTR_UNROLL
+    for (uint32_t j = 0; j < 16; j++)
+        t->scale[j][half] = twice_u8(low_nibbles(w[j / 4]), j % 4);
+    ATTR_UNROLL
+    for (uint32_t j = 0; j < 8; j++)
+        t->min[j][half] = pair_u8(high_nibbles(w[j / 2]), j % 2 * 2);
+    for (uint32_t n = 0; n < 4; n++) {
+        __m256i(*q)[2] = &t->q[n / 2 * 32 + n % 2 * 4];
+        transpose16(src + 16 + 16 * n, stride, w);
+        ATTR_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            ATTR_UNROLL
+        for (int k = 0; k < 4; k++)
+            q[8 * k + i][half] = mask8(_mm256_srli_epi16(w[i], 2 * k), 3);
+    }
+    split_f16_pairs(load_u32_rows(src + 80, stride), &t->d[half], &t->dmin[half]);
+}
+
+static void unpack_q3_k(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_k *t = tile;
+    __m256i w[4];
+    (void)count;
+    ATTR_UNROLL
+    for (uint32_t s = 0; s < 2; s++) {
+        __m256i high[4];
+        transpose16(src + 16 * s, stride, high);
+        ATTR_UNROLL
+        for (int n = 0; n < 2; n++) {
+            __m256i(*q)[2] = &t->q[32 * n + 4 * s];
+            transpose16(src + 32 + 32 * n + 16 * s, stride, w);
+            ATTR_UNROLL
+            for (uint32_t i = 0; i < 4; i++)
+                ATTR_UNROLL
+            for (int k = 0; k < 4; k++)
+                q[8 * k + i][half] = _mm256_or_si256(mask8(_mm256_srli_epi16(w[i], 2 * k), 3),
+                                                     move_bit(high[i], 4 * n + k, 2));
+        }
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        w[i] = load_u32_rows(src + 96 + 4 * i, stride);
+    ATTR_UNROLL
+    for (int g = 0; g < 4; g++) {
+        __m256i low = g < 2 ? low_nibbles(w[g]) : high_nibbles(w[g - 2]);
+        __m256i top = _mm256_slli_epi16(mask8(_mm256_srli_epi16(w[2], 2 * g), 3), 4);
+        __m256i scale = _mm256_sub_epi8(_mm256_or_si256(low, top), _mm256_set1_epi8(32));
+        ATTR_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            t->scale[4 * (uint32_t)g + j][half] = twice_s8(scale, j);
+    }
+    t->d[half] = load_f16_rows(src + 108, stride);
+}
+
+/* Scales of IQ4_XS from the first two words of a block: nibbles of w1, and two bits each from the
+ * upper half of w0: in byte 0 those of scales 0 and 1, one nibble up those of 2 and 3, and so
+ * on. */
+ATTR_INLINE void unpack_scales_iq4_xs(struct tile_planes *t, uint32_t half, __m256i w0, __m256i w1)
+{
+    __m256i top = move_bytes(
+        w0, 0x03030202); /* bytes 0, 2: bits of scales 0 1, 4 5 below; bytes 1, 3 one nibble up */
+    top = _mm256_blendv_epi8(low_nibbles(top), high_nibbles(top),
+                             _mm256_set1_epi32((int)0xff00ff00u));
+    __m256i even = _mm256_or_si256(low_nibbles(w1), _mm256_slli_epi16(mask8(top, 3), 4));
+    __m256i odd = _mm256_or_si256(high_nibbles(w1), _mm256_slli_epi16(mask8(top, 12), 2));
+    even = _mm256_sub_epi8(even, _mm256_set1_epi8(32));
+    odd = _mm256_sub_epi8(odd, _mm256_set1_epi8(32));
+    ATTR_UNROLL
+    for (uint32_t j = 0; j < 4; j++) {
+        t->scale[half][2 * j][1] = twice_s8(even, j);
+        t->scale[half][2 * j + 1][1] = twice_s8(odd, j);
+    }
+    ATTR_UNROLL
+    for (uint32_t j = 0; j < 8; j++)
+        t->scale[half][j][0] = _mm256_slli_epi16(t->scale[half][j][1], 4);
+}
+
+static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                          uint32_t count)
+{
+    struct tile_planes *t = tile;
+    __m256i w[4];
+    (void)count;
+    transpose16(src, stride, w);
+    unpack_scales_iq4_xs(t, half, w[0], w[1]);
+    for (uint32_t j = 0; j < 8; j++) {
+        transpose16(src + 8 + 16 * j, stride, w);
+        ATTR_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            __m256i(*q)[2] = &t->q[half][8 * j + i];
+            iq4_planes(low_nibbles(w[i]), &q[0][0], &q[0][1]);
+            iq4_planes(high_nibbles(w[i]), &q[4][0], &q[4][1]);
+        }
+    }
+    t->d[half] = load_f16_rows(src, stride);
+}
+
+/* Micro-kernels of one format for 1..4 columns, and its entry. */
+#define MICRO(name, n, lines, ...)                                                                 \
+    static void micro_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,             \
+                                   size_t x_stride, const uint8_t *next, float *acc)               \
+    {                                                                                              \
+        const struct tile_k *t = tile;                                                             \
+        (void)count;                                                                               \
+        micro256((struct part256){ t->q, t->scale, t->min, t->d, t->dmin }, x, x_stride, next,     \
+                 lines, acc, n, (struct tile_shape){ __VA_ARGS__ });                               \
+    }
+#define FORMAT(name, bytes, ...)                                                                   \
+    MICRO(name, 1, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
+    MICRO(name, 2, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
+    MICRO(name, 3, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
+    MICRO(name, 4, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
+    RUN(name, bytes)
+#define RUN(name, bytes)                                                                           \
+    static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
+    {                                                                                              \
+        static const struct tile_format format = { 256,                                            \
+                                                   bytes,                                          \
+                                                   1,                                              \
+                                                   sizeof(struct act_q8_256),                      \
+                                                   unpack_##name,                                  \
+                                                   { NULL, micro_##name##_1, micro_##name##_2,     \
+                                                     micro_##name##_3, micro_##name##_4 } };       \
+        tile_run_avx2(m, row_begin, row_end, &format);                                             \
+    }
+
+FORMAT(q2_k, 84, .depth = 4, .scale_depth = 4, .mins = 8)
+FORMAT(q3_k, 110, .depth = 4, .scale_depth = 4, .centre = CENTRE_4)
+FORMAT(q4_k, 144, .depth = 8, .scale_depth = 8, .mins = 4)
+FORMAT(q5_k, 176, .depth = 4, .scale_depth = 8, .mins = 4)
+FORMAT(q6_k, 210, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
+
+/* Both halves, one after the other. The prefetch goes with the first. */
+ATTR_INLINE void micro_planes(const struct tile_planes *t, const uint8_t *x, size_t x_stride,
+                              const uint8_t *next, float *acc, const int n)
+{
+    for (uint32_t half = 0; half < 2; half++)
+        micro256((struct part256){ .q = t->q[half], .scale = t->scale[half], .d = &t->d[half] }, x,
+                 x_stride, half == 0 ? next : NULL, 5, acc + half * TILE_HALF, n,
+                 (struct tile_shape){
+                     .depth = 8, .scale_depth = 8, .centre = CENTRE_8, .planes = true });
+}
+
+#define MICRO_PLANES(n)                                                                            \
+    static void micro_iq4_xs_##n(const void *tile, uint32_t count, const uint8_t *x,               \
+                                 size_t x_stride, const uint8_t *next, float *acc)                 \
+    {                                                                                              \
+        (void)count;                                                                               \
+        micro_planes(tile, x, x_stride, next, acc, n);                                             \
+    }
+MICRO_PLANES(1)
+MICRO_PLANES(2)
+MICRO_PLANES(3)
+MICRO_PLANES(4)
+RUN(iq4_xs, 136)
+
+void matmul_fill_k_avx2(struct matmul_kernels *k)
+{
+    k->run[DTYPE_Q2_K] = run_q2_k;
+    k->run[DTYPE_Q3_K] = run_q3_k;
+    k->run[DTYPE_Q4_K] = run_q4_k;
+    k->run[DTYPE_Q5_K] = run_q5_k;
+    k->run[DTYPE_Q6_K] = run_q6_k;
+    k->run[DTYPE_IQ4_XS] = run_iq4_xs;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* matmul_q_avx2 - formats of 32-weight blocks: unpacking 8 of them into a tile, and their
+ * micro-kernels. Codes of Q4_0 and Q5_0 are kept as code + 8 and + 16, undone by the start of the
+ * 16-bit sums; Q8_0 and IQ4_NL as two planes of code + 128. Block layouts:
+ * kernels/ref/matmul_ref_blocks.c. */
+#include "kernels/x86/tile_avx2.h"
+
+enum { BLOCKS = 8 }; /* of 32 weights: one chunk */
+
+struct tile_q {
+    __m256i q[BLOCKS][8][2];
+    __m256 d[BLOCKS][2], m[BLOCKS][2];
+};
+
+struct tile_planes {
+    __m256i q[2][BLOCKS][8][2]; /* [half][block][4 weights][high, low] */
+    __m256 d[2][BLOCKS];
+};
+
+_Static_assert(sizeof(struct tile_q) <= TILE_BYTES_MAX &&
+                   sizeof(struct tile_planes) <= TILE_BYTES_MAX,
+               "tile");
+
+/* 16 nibble bytes of 8 rows: the low halves are the first 16 weights, the high ones the last. */
+ATTR_INLINE void unpack_nibbles(__m256i (*q)[2], uint32_t half, const uint8_t *src, size_t stride)
+{
+    __m256i w[4];
+    transpose16(src, stride, w);
+    ATTR_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        q[i][half] = low_nibbles(w[i]);
+        q[4 + i][half] = high_nibbles(w[i]);
+    }
+}
+
+/* ORs bit e of a word (one a row) into code e as bit 4. */
+ATTR_INLINE void add_high_bits(__m256i (*q)[2], uint32_t half, __m256i bits)
+{
+    const __m256i select = _mm256_set1_epi32((int)0x08040201u), four = _mm256_set1_epi8(16);
+    const __m256i lane = _mm256_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0, 0x0c0c0c0c,
+                                          0x08080808, 0x04040404, 0);
+    ATTR_UNROLL
+    for (int i = 0; i < 8; i++) { /* byte i / 2 four times, then one bit of each copy */
+        __m256i copies =
+            _mm256_shuffle_epi8(bits, _mm256_or_si256(lane, _mm256_set1_epi8((char)(i / 2))));
+        __m256i mask = i % 2 == 0 ? select : _mm256_slli_epi32(select, 4);
+        __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(copies, mask), mask);
+        q[i][half] = _mm256_or_si256(q[i][half], _mm256_and_si256(set, four));
+    }
+}
+
+static void unpack_q4_0(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_q *t = tile;
+    for (uint32_t b = 0; b < count; b++, src += 18) {
+        unpack_nibbles(t->q[b], half, src + 2, stride);
+        t->d[b][half] = load_f16_rows(src, stride);
+    }
+}
+
+static void unpack_q4_1(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_q *t = tile;
+    for (uint32_t b = 0; b < count; b++, src += 20) {
+        unpack_nibbles(t->q[b], half, src + 4, stride);
+        split_f16_pairs(load_u32_rows(src, stride), &t->d[b][half], &t->m[b][half]);
+    }
+}
+
+static void unpack_q5_0(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_q *t = tile;
+    for (uint32_t b = 0; b < count; b++, src += 22) {
+        unpack_nibbles(t->q[b], half, src + 6, stride);
+        add_high_bits(t->q[b], half, load_u32_rows(src + 2, stride));
+        t->d[b][half] = load_f16_rows(src, stride);
+    }
+}
+
+static void unpack_q5_1(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_q *t = tile;
+    for (uint32_t b = 0; b < count; b++, src += 24) {
+        unpack_nibbles(t->q[b], half, src + 8, stride);
+        add_high_bits(t->q[b], half, load_u32_rows(src + 4, stride));
+        split_f16_pairs(load_u32_rows(src, stride), &t->d[b][half], &t->m[b][half]);
+    }
+}
+
+static void unpack_q8_0(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    const __m256i flip = _mm256_set1_epi8(-128); /* code + 128 */
+    struct tile_planes *t = tile;
+    for (uint32_t b = 0; b < count; b++, src += 34) {
+        ATTR_UNROLL
+        for (uint32_t s = 0; s < 2; s++) {
+            __m256i w[4];
+            transpose16(src + 2 + 16 * s, stride, w);
+            ATTR_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                __m256i code = _mm256_xor_si256(w[i], flip);
+                t->q[half][b][4 * s + i][0] = high_nibbles(code);
+                t->q[half][b][4 * s + i][1] = low_nibbles(code);
+            }
+        }
+        t->d[half][b] = load_f16_rows(src, stride);
+    }
+}
+
+static void unpack_iq4_nl(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                          uint32_t count)
+{
+    struct tile_planes *t = tile;
+    for (uint32_t b = 0; b < count; b++, src += 18) {
+        __m256i w[4];
+        transpose16(src + 2, stride, w);
+        ATTR_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            __m256i(*q)[2] = &t->q[half][b][i];
+            iq4_planes(low_nibbles(w[i]), &q[0][0], &q[0][1]);
+            iq4_planes(high_nibbles(w[i]), &q[4][0], &q[4][1]);
+        }
+        t->d[half][b] = load_f16_rows(src, stride);
+    }
+}
+
+/* All blocks of a tile: 16 rows at once. */
+ATTR_INLINE void micro_codes(const struct tile_q *t, uint32_t count, const uint8_t *x,
+                             size_t x_stride, const uint8_t *next, const int lines, float *acc,
+                             const int n, const struct tile_shape s)
+{
+    for (uint32_t b = 0; b < count; b++, x += sizeof(struct act_q8_32)) {
+        prefetch_part(next, b, lines);
+        micro32((struct part32){ t->q[b], t->d[b], t->m[b] }, x, x_stride, acc, n, s);
+    }
+}
+
+/* All blocks of a tile: 8 rows, then the other 8. */
+ATTR_INLINE void micro_planes(const struct tile_planes *t, uint32_t count, const uint8_t *x,
+                              size_t x_stride, const uint8_t *next, const int lines, float *acc,
+                              const int n, const struct tile_shape s)
+{
+    for (uint32_t b = 0; b < count; b++, x += sizeof(struct act_q8_32)) {
+        prefetch_part(next, b, lines);
+        for (uint32_t half = 0; half < 2; half++)
+            micro32((struct part32){ t->q[half][b], &t->d[half][b], NULL }, x, x_stride,
+                    acc + half * TILE_HALF, n, s);
+    }
+}
+
+/* Micro-kernels of one format for 1..4 columns, and its entry. */
+#define MICRO(name, kind, n, bytes, ...)                                                           \
+    static void micro_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,             \
+                                   size_t x_stride, const uint8_t *next, float *acc)               \
+    {                                                                                              \
+        micro_##kind(tile, count, x, x_stride, next, ((bytes) + 3) / 4, acc, n,                    \
+                     (struct tile_shape){ __VA_ARGS__ });                                          \
+    }
+#define FORMAT(name, kind, bytes, ...)                                                             \
+    MICRO(name, kind, 1, bytes, __VA_ARGS__)                                                       \
+    MICRO(name, kind, 2, bytes, __VA_ARGS__)                                                       \
+    MICRO(name, kind, 3, bytes, __VA_ARGS__)                                                       \
+    MICRO(name, kind, 4, bytes, __VA_ARGS__)                                                       \
+    static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
+    {                                                                                              \
+        static const struct tile_format format = { 32,                                             \
+                                                   bytes,                                          \
+                                                   BLOCKS,                                         \
+                                                   sizeof(struct act_q8_32),                       \
+                                                   unpack_##name,                                  \
+                                                   { NULL, micro_##name##_1, micro_##name##_2,     \
+                                                     micro_##name##_3, micro_##name##_4 } };       \
+        tile_run_avx2(m, row_begin, row_end, &format);                                             \
+    }
+
+FORMAT(q4_0, codes, 18, .depth = 8, .centre = CENTRE_8)
+FORMAT(q4_1, codes, 20, .depth = 8, .mins = 1)
+FORMAT(q5_0, codes, 22, .depth = 8, .centre = CENTRE_16)
+FORMAT(q5_1, codes, 24, .depth = 4, .mins = 1)
+FORMAT(q8_0, planes, 34, .depth = 8, .centre = CENTRE_8, .planes = true)
+FORMAT(iq4_nl, planes, 18, .depth = 8, .centre = CENTRE_8, .planes = true)
+
+void matmul_fill_q_avx2(struct matmul_kernels *k)
+{
+    k->run[DTYPE_Q4_0] = run_q4_0;
+    k->run[DTYPE_Q4_1] = run_q4_1;
+    k->run[DTYPE_Q5_0] = run_q5_0;
+    k->run[DTYPE_Q5_1] = run_q5_1;
+    k->run[DTYPE_Q8_0] = run_q8_0;
+    k->run[DTYPE_IQ4_NL] = run_iq4_nl;
+}

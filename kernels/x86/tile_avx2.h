@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* tile_avx2 - what the AVX2 products of integer formats share: the tile, the unpacking helpers, the
+ * two micro-kernels and the driver. Included by the _avx2 files alone; all inline code is static.
+ *
+ * A tile is 16 weight rows times 256 weights (fewer in a last chunk), unpacked from GGUF bytes
+ * into L1:
+ *     q[i][h]   bytes 4 i .. 4 i + 3 of rows 8 h .. 8 h + 7, one row per 32-bit lane, unsigned
+ *     codes
+ * so every vector lane belongs to one output, a multiply-add takes 4 activations that are broadcast
+ * from memory, and no sum ever crosses lanes. Two vectors share each broadcast: loads, not
+ * multiplies, are what runs out (two a cycle). 8-bit codes c + 128 = 16 high + low are split into
+ * two 4-bit planes, q[h][i][plane]: both fit the range of the 16-bit sums, with no sign handling
+ * and the same loads.
+ *
+ * Depth of 16-bit sums, |activation| <= 127; a multiply-add lane holds two products, additions
+ * wrap:
+ *     4 bits   32 weights, plain     16 * 15 * 127 = 30480
+ *     5 bits   16 weights, plain      8 * 31 * 127 = 31496
+ *     5 bits   32 weights, centred   16 * 16 * 127 = 32512
+ *     6 bits   16 weights, centred    8 * 32 * 127 = 32512
+ * Centred: the sum starts at -centre * sum(activations), so the final value fits although a
+ * partial one may wrap; a single multiply-add (at most 63 * 254) never saturates. */
+#ifndef QUIRE_KERNELS_X86_TILE_AVX2_H
+#define QUIRE_KERNELS_X86_TILE_AVX2_H
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "core/attr.h"
+#include "kernels/act.h"
+
+enum {
+    TILE_ROWS = 16,
+    TILE_HALF = 8, /* rows of one vector */
+    TILE_COLS = 4, /* columns of one micro-kernel call: 8 sums of 16 bits stay in registers */
+    TILE_BYTES_MAX = 10240,
+    PREFETCH_STEPS = 8, /* the next row group is asked for in this many small portions a chunk */
+};
+
+/* How a format is run. */
+struct tile_format {
+    uint32_t block_elems, block_bytes;
+    uint32_t chunk_blocks; /* blocks of a row in one tile */
+    uint32_t act_bytes;    /* activation group that belongs to one block */
+    /* Rows 8 half .. of the tile, count blocks, the first at src; rows are stride bytes apart. */
+    void (*unpack)(void *tile, uint32_t half, const uint8_t *src, size_t stride, uint32_t count);
+    /* [n] n columns, x_stride apart; acc[column][row] are the chains. next: to prefetch, or
+     * NULL. */
+    void (*micro[TILE_COLS + 1])(const void *tile, uint32_t count, const uint8_t *x,
+                                 size_t x_stride, const uint8_t *next, float *acc);
+};
+
+/* tile_run_avx2 - rows [row_begin, row_end) of m. */
+void tile_run_avx2(const struct matmul *m, uint32_t row_begin, uint32_t row_end,
+                   const struct tile_format *f);
+
+/* What the files of this level fill in. */
+void matmul_fill_k_avx2(struct matmul_kernels *k);
+void matmul_fill_q_avx2(struct matmul_kernels *k);
+
+/* The compiler must not reorder integer sums into trees: it would spill most of them. */
+#define KEEP_ORDER(v) __asm__("" : "+x"(v))
+
+ATTR_INLINE __m256i load256(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+ATTR_INLINE __m128i load128(const void *p)
+{
+    return _mm_loadu_si128((const __m128i *)p);
+}
+
+/* Four bytes in every lane. */
+ATTR_INLINE __m256i splat32(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return _mm256_set1_epi32(v);
+}
+
+ATTR_INLINE __m256 splat_f32(const void *p)
+{
+    float v;
+    memcpy(&v, p, sizeof v);
+    return _mm256_set1_ps(v);
+}
+
+/* 16 bytes at p and at q, in the low and high half: a load and a blend, where an insert has one
+ * port. */
+ATTR_INLINE __m256i load_halves(const uint8_t *p, const uint8_t *q)
+{
+    __m256i high = _mm256_broadcastsi128_si256(load128(q));
+    return _mm256_blend_epi32(_mm256_castsi128_si256(load128(p)), high, 0xf0);
+}
+
+/* 16 bytes of each of 8 rows -> o[i]: bytes 4 i .. 4 i + 3, one row a lane. Rows 4..7 sit in the
+ * upper halves, so no shuffle crosses the middle. */
+ATTR_INLINE void transpose16(const uint8_t *p, size_t stride, __m256i o[4])
+{
+    const uint8_t *p4 = p + 4 * stride;
+    __m256i a = load_halves(p, p4), b = load_halves(p + stride, p4 + stride);
+    __m256i c = load_halves(p + 2 * stride, p4 + 2 * stride),
+            d = load_halves(p + 3 * stride, p4 + 3 * stride);
+    __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);
+    o[0] = _mm256_unpacklo_epi64(ab, cd);
+    o[1] = _mm256_unpackhi_epi64(ab, cd);
+    ab = _mm256_unpackhi_epi32(a, b);
+    cd = _mm256_unpackhi_epi32(c, d);
+    o[2] = _mm256_unpacklo_epi64(ab, cd);
+    o[3] = _mm256_unpackhi_epi64(ab, cd);
+}
+
+ATTR_INLINE uint64_t load_u16(const uint8_t *p)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+ATTR_INLINE uint64_t load_u32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Words are put together in general registers: the vector ports are the busy ones, and narrow
+ * stores followed by a wide load would not forward. The empty asm keeps the compiler from moving
+ * that to the vector side. */
+ATTR_INLINE long long four_u16(const uint8_t *p, size_t stride)
+{
+    uint64_t v = load_u16(p) | load_u16(p + stride) << 16 | load_u16(p + 2 * stride) << 32 |
+                 load_u16(p + 3 * stride) << 48;
+    __asm__("" : "+r"(v));
+    return (long long)v;
+}
+
+/* f16 at p of each of 8 rows, as floats. */
+ATTR_INLINE __m256 load_f16_rows(const uint8_t *p, size_t stride)
+{
+    return _mm256_cvtph_ps(_mm_set_epi64x(four_u16(p + 4 * stride, stride), four_u16(p, stride)));
+}
+
+ATTR_INLINE long long two_u32(const uint8_t *p, size_t stride)
+{
+    uint64_t v = load_u32(p) | load_u32(p + stride) << 32;
+    __asm__("" : "+r"(v));
+    return (long long)v;
+}
+
+/* 32-bit word at p of each of 8 rows. */
+ATTR_INLINE __m256i load_u32_rows(const uint8_t *p, size_t stride)
+{
+    return _mm256_set_epi64x(two_u32(p + 6 * stride, stride), two_u32(p + 4 * stride, stride),
+                             two_u32(p + 2 * stride, stride), two_u32(p, stride));
+}
+
+/* Lanes hold two f16, low and high -> two vectors of floats. */
+ATTR_INLINE void split_f16_pairs(__m256i pairs, __m256 *low, __m256 *high)
+{
+    __m256i halves = _mm256_packus_epi32(_mm256_and_si256(pairs, _mm256_set1_epi32(0xffff)),
+                                         _mm256_srli_epi32(pairs, 16));
+    halves = _mm256_permute4x64_epi64(halves, 0xd8);
+    *low = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
+    *high = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
+}
+
+ATTR_INLINE __m256i low_nibbles(__m256i v)
+{
+    return _mm256_and_si256(v, _mm256_set1_epi8(15));
+}
+
+ATTR_INLINE __m256i high_nibbles(__m256i v)
+{
+    return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
+}
+
+/* Codes of IQ4 + 128, of the table indices in the bytes of index. */
+ATTR_INLINE void iq4_planes(__m256i index, __m256i *high, __m256i *low)
+{
+    const __m128i highs = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13, 15);
+    const __m128i lows = _mm_setr_epi8(1, 8, 13, 15, 15, 13, 10, 6, 1, 13, 9, 6, 5, 5, 9, 1);
+    *high = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(highs), index);
+    *low = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(lows), index);
+}
+
+/* What distinguishes the micro-kernels; always a compile-time constant. */
+enum tile_centre { CENTRE_NONE, CENTRE_4, CENTRE_8, CENTRE_16, CENTRE_32 };
+
+struct tile_shape {
+    int depth;               /* multiply-adds of one 16-bit sum: 4 or 8 (16 or 32 weights) */
+    enum tile_centre centre; /* start of the sum */
+    int scale_depth;         /* 256: multiply-adds that share a scale, 4 or 8 */
+    bool planes;             /* the two vectors are the high and low plane of 8 rows, not 16 rows */
+    int mins;                /* 256: pairs of sums of the second term, 0 none; 32: 1 = has m */
+};
+
+/* The activation group of column c. */
+ATTR_INLINE const struct act_q8_256 *group256(const uint8_t *x, size_t x_stride, int c)
+{
+    return (const struct act_q8_256 *)(const void *)(x + (size_t)c * x_stride);
+}
+
+ATTR_INLINE const struct act_q8_32 *group32(const uint8_t *x, size_t x_stride, int c)
+{
+    return (const struct act_q8_32 *)(const void *)(x + (size_t)c * x_stride);
+}
+
+/* Start of the 16-bit sums of 16 or 32 activations of a 256-group. Of planes only the high one has
+ * it. */
+ATTR_INLINE void start256(__m256i s16[2], const struct act_q8_256 *x, int j,
+                          const struct tile_shape s)
+{
+    if (s.planes) { /* shifted before they are added, or the sum would not fit */
+        s16[0] = _mm256_add_epi16(_mm256_srai_epi16(splat32(x->centre32[2 * j]), 2),
+                                  _mm256_srai_epi16(splat32(x->centre32[2 * j + 1]), 2));
+        s16[1] = _mm256_setzero_si256();
+        return;
+    }
+    __m256i centre = splat32(x->centre32[j]);
+    s16[0] = s16[1] = s.centre == CENTRE_4 ? _mm256_srai_epi16(centre, 3) : centre;
+}
+
+/* 16-bit sums over s.depth multiply-adds of n columns; s16 holds their start if there is a
+ * centre. */
+ATTR_INLINE void sums16(__m256i s16[TILE_COLS][2], const __m256i (*q)[2], const int8_t *y,
+                        size_t y_stride, const int n, const struct tile_shape s)
+{
+    ATTR_UNROLL
+    for (int i = 0; i < s.depth; i++) {
+        __m256i q0 = q[i][0], q1 = q[i][1];
+        ATTR_UNROLL
+        for (int c = 0; c < n; c++) {
+            __m256i b = splat32(y + (size_t)c * y_stride + 4 * i);
+            __m256i p0 = _mm256_maddubs_epi16(q0, b), p1 = _mm256_maddubs_epi16(q1, b);
+            bool first = i == 0 && s.centre == CENTRE_NONE;
+            s16[c][0] = first ? p0 : _mm256_add_epi16(s16[c][0], p0);
+            s16[c][1] = first ? p1 : _mm256_add_epi16(s16[c][1], p1);
+            KEEP_ORDER(s16[c][0]);
+            KEEP_ORDER(s16[c][1]);
+        }
+    }
+}
+
+ATTR_INLINE void prefetch_part(const uint8_t *next, uint32_t step, const int lines)
+{
+    if (next == NULL)
+        return;
+    ATTR_UNROLL
+    for (int i = 0; i < lines; i++)
+        _mm_prefetch((const char *)next + ((size_t)step * (size_t)lines + (size_t)i) * 64,
+                     _MM_HINT_T1);
+}
+
+/* Parts of a 256-weight tile that belong to one pair of vectors. */
+struct part256 {
+    const __m256i (*q)[2];
+    const __m256i (*scale)[2]; /* int16 twice in each lane, by 16 or 32 weights */
+    const __m256i (*min)[2];   /* int16 pairs, as the sums lie in memory */
+    const __m256 *d, *dmin;    /* [2], or [1] with planes */
+};
+
+/* One block of 256 weights times n columns. */
+ATTR_INLINE void micro256(const struct part256 p, const uint8_t *x, size_t x_stride,
+                          const uint8_t *next, const int lines, float *acc, const int n,
+                          const struct tile_shape s)
+{
+    __m256i dot[TILE_COLS][2];
+    ATTR_UNROLL
+    for (int c = 0; c < n; c++)
+        dot[c][0] = dot[c][1] = _mm256_setzero_si256();
+    const int8_t *y = (const int8_t *)x;
+    for (int j = 0; j < 64 / s.depth; j++) {
+        __m256i s16[TILE_COLS][2];
+        if (s.depth == 8 || j % 2 == 0)
+            prefetch_part(next, (uint32_t)(j * s.depth / 8), lines);
+        ATTR_UNROLL
+        for (int c = 0; c < n && s.centre != CENTRE_NONE; c++)
+            start256(s16[c], group256(x, x_stride, c), j, s);
+        sums16(s16, &p.q[j * s.depth], y + 4 * j * s.depth, x_stride, n, s);
+        ATTR_UNROLL
+        for (int c = 0; c < n; c++) {
+            const __m256i *scale = p.scale[j * s.depth / s.scale_depth];
+            dot[c][0] = _mm256_add_epi32(dot[c][0], _mm256_madd_epi16(s16[c][0], scale[0]));
+            dot[c][1] = _mm256_add_epi32(dot[c][1], _mm256_madd_epi16(s16[c][1], scale[1]));
+        }
+    }
+    const int vectors = s.planes ? 1 : 2;
+    ATTR_UNROLL
+    for (int c = 0; c < n; c++) {
+        const struct act_q8_256 *g = group256(x, x_stride, c);
+        const int16_t *sums = s.mins == 8 ? g->sum16 : g->sum32;
+        __m256 a = _mm256_set1_ps(g->d);
+        if (s.planes)
+            dot[c][0] = _mm256_add_epi32(dot[c][0], dot[c][1]);
+        ATTR_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            float *out = acc + c * TILE_ROWS + v * TILE_HALF;
+            __m256 chain = _mm256_load_ps(out), i = _mm256_cvtepi32_ps(dot[c][v]);
+            if (s.mins != 0) {
+                __m256i m = _mm256_setzero_si256();
+                ATTR_UNROLL
+                for (int k = 0; k < s.mins; k++)
+                    m = _mm256_add_epi32(m, _mm256_madd_epi16(p.min[k][v], splat32(&sums[2 * k])));
+                __m256 value =
+                    _mm256_fmsub_ps(p.d[v], i, _mm256_mul_ps(p.dmin[v], _mm256_cvtepi32_ps(m)));
+                chain = _mm256_fmadd_ps(a, value, chain);
+            } else {
+                chain = _mm256_fmadd_ps(_mm256_mul_ps(p.d[v], a), i, chain);
+            }
+            _mm256_store_ps(out, chain);
+        }
+    }
+}
+
+/* One block of 32 weights. */
+struct part32 {
+    const __m256i (*q)[2]; /* [8] */
+    const __m256 *d, *m;   /* [2], or [1] with planes */
+};
+
+/* The float step of one block and one column, 8 rows. */
+ATTR_INLINE __m256 chain32(__m256i dot, __m256 d, const __m256 *m, const struct act_q8_32 *g,
+                           __m256 chain, const struct tile_shape s)
+{
+    __m256 i = _mm256_cvtepi32_ps(dot), a = splat_f32(&g->d);
+    if (s.mins == 0)
+        return _mm256_fmadd_ps(_mm256_mul_ps(d, a), i, chain);
+    __m256 value = _mm256_fmadd_ps(d, i, _mm256_mul_ps(*m, splat_f32(&g->sum)));
+    return _mm256_fmadd_ps(a, value, chain);
+}
+
+/* One block of 32 weights times n columns. */
+ATTR_INLINE void micro32(const struct part32 p, const uint8_t *x, size_t x_stride, float *acc,
+                         const int n, const struct tile_shape s)
+{
+    const __m256i ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
+    __m256i s16[TILE_COLS][2], dot[TILE_COLS][2];
+    ATTR_UNROLL
+    for (int j = 0; j * s.depth < 8; j++) {
+        ATTR_UNROLL
+        for (int c = 0; c < n && s.centre != CENTRE_NONE; c++) {
+            __m256i start = splat32(group32(x, x_stride, c)->centre8);
+            s16[c][1] = s16[c][0] = s.centre == CENTRE_16 ? _mm256_add_epi16(start, start) : start;
+            if (s.planes)
+                s16[c][1] = _mm256_setzero_si256();
+        }
+        sums16(s16, p.q + j * s.depth, (const int8_t *)x + 4 * j * s.depth, x_stride, n, s);
+        ATTR_UNROLL
+        for (int c = 0; c < n; c++) {
+            __m256i d0 = _mm256_madd_epi16(s16[c][0], s.planes ? sixteens : ones);
+            __m256i d1 = _mm256_madd_epi16(s16[c][1], ones);
+            dot[c][0] = j == 0 ? d0 : _mm256_add_epi32(dot[c][0], d0);
+            dot[c][1] = j == 0 ? d1 : _mm256_add_epi32(dot[c][1], d1);
+        }
+    }
+    const int vectors = s.planes ? 1 : 2;
+    ATTR_UNROLL
+    for (int c = 0; c < n; c++) {
+        const struct act_q8_32 *g = group32(x, x_stride, c);
+        float *out = acc + c * TILE_ROWS;
+        if (s.planes)
+            dot[c][0] = _mm256_add_epi32(dot[c][0], dot[c][1]);
+        ATTR_UNROLL
+        for (int v = 0; v < vectors; v++)
+            _mm256_store_ps(out + v * TILE_HALF,
+                            chain32(dot[c][v], p.d[v], s.mins != 0 ? &p.m[v] : NULL, g,
+                                    _mm256_load_ps(out + v * TILE_HALF), s));
+    }
+}
+
+#endif
