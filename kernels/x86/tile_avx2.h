@@ -274,12 +274,13 @@ ATTR_INLINE void micro256(const struct part256 p, const uint8_t *x, size_t x_str
     for (int c = 0; c < n; c++)
         dot[c][0] = dot[c][1] = _mm256_setzero_si256();
     const int8_t *y = (const int8_t *)x;
+    const int centred = s.centre == CENTRE_NONE ? 0 : n;
     for (int j = 0; j < 64 / s.depth; j++) {
         __m256i s16[TILE_COLS][2];
         if (s.depth == 8 || j % 2 == 0)
             prefetch_part(next, (uint32_t)(j * s.depth / 8), lines);
         ATTR_UNROLL
-        for (int c = 0; c < n && s.centre != CENTRE_NONE; c++)
+        for (int c = 0; c < centred; c++)
             start256(s16[c], group256(x, x_stride, c), j, s);
         sums16(s16, &p.q[j * s.depth], y + 4 * j * s.depth, x_stride, n, s);
         ATTR_UNROLL
@@ -339,11 +340,12 @@ ATTR_INLINE void micro32(const struct part32 p, const uint8_t *x, size_t x_strid
                          const int n, const struct tile_shape s)
 {
     const __m256i ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
+    const int centred = s.centre == CENTRE_NONE ? 0 : n;
     __m256i s16[TILE_COLS][2], dot[TILE_COLS][2];
     ATTR_UNROLL
     for (int j = 0; j * s.depth < 8; j++) {
         ATTR_UNROLL
-        for (int c = 0; c < n && s.centre != CENTRE_NONE; c++) {
+        for (int c = 0; c < centred; c++) {
             __m256i start = splat32(group32(x, x_stride, c)->centre8);
             s16[c][1] = s16[c][0] = s.centre == CENTRE_16 ? _mm256_add_epi16(start, start) : start;
             if (s.planes)
