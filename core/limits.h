@@ -15,6 +15,10 @@
 #define OUTPUT_TOP_MAX 20u          /* top log-probabilities per token: what the OpenAI API allows */
 #define STOP_IDS_MAX 16u            /* stop token ids a request may name */
 #define LOGIT_BIAS_MAX 1024u        /* logit_bias entries a request may name: what vLLM allows */
+#define STOP_TEXTS_MAX 16u          /* stop texts of a request: OpenAI allows 4, clients use more */
+#define STOP_TEXT_BYTES_MAX 4096u   /* one stop text: longest seen is a few hundred */
+#define CHOICES_MAX 128u            /* prompts x n of a request: what OpenAI allows for n */
+#define BODY_BYTES_MAX (64u << 20)  /* one request body or batch line: 2^20 tokens fit */
 
 /* Threads. */
 #define WORKERS_MAX 256u            /* worker threads: more never helps a bandwidth-bound step */
@@ -32,7 +36,7 @@
 #define MODEL_HEAD_DIM_MAX 512u              /* width of a head: attention keeps one on the stack */
 #define MODEL_EXPERTS_MAX 1024u              /* experts of a mixture layer */
 #define TOKEN_TEXT_BYTES_MAX 65536u          /* one vocabulary entry: longest seen is 512 */
-#define TOKEN_ADDED_BYTES_MAX 1024u          /* control or user-defined token: bounds a look-ahead */
+#define TOKEN_ADDED_BYTES_MAX 1024u          /* control or user-defined token: bounds look-ahead */
 #define TOKEN_MERGES_MAX (1u << 23)          /* merges: the largest known list has 2^19 */
 #define TOKENIZE_BYTES_MAX (1u << 30)        /* text of one call: 3-byte blanks stay in 32 bits */
 

@@ -9,8 +9,10 @@
 
 /* X(name, what it is for). A new command adds its line here and its file. */
 #define COMMAND_LIST(X)                                                                            \
-    X(help, "list the commands, or show a command's flags: quire help run")                        \
-    X(tokenize, "text to token ids and back: quire tokenize -m MODEL -p TEXT")
+    X(run, "continue one prompt: quire run -m MODEL -p TEXT")                                      \
+    X(batch, "answer a file of requests: quire batch -m MODEL -i IN.jsonl -o OUT.jsonl")           \
+    X(tokenize, "text to token ids and back: quire tokenize -m MODEL -p TEXT")                     \
+    X(help, "list the commands, or show a command's flags: quire help run")
 
 #define COMMAND_DECLARE(name, purpose) int cmd_##name(int argc, char **argv);
 COMMAND_LIST(COMMAND_DECLARE)

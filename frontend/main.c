@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/cpu.h"
 #include "core/mem.h"
 #include "frontend/commands.h"
 #include "frontend/options.h"
@@ -41,8 +42,13 @@ static void print_version(void)
 #else
     const char *compiler = "gcc " __VERSION__;
 #endif
-    printf("quire %s\ncompiler   %s\nallocator  %s\nchecks     %s\n", QUIRE_VERSION, compiler,
-           mem_allocator_name(), QUIRE_SLOW_CHECKS ? "slow checks on" : "release");
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    const char *build = "sanitized";
+#else
+    const char *build = QUIRE_SLOW_CHECKS ? "slow checks" : "release";
+#endif
+    printf("quire %s\ncompiler   %s\nisa        %s\nallocator  %s\nbuild      %s\n", QUIRE_VERSION,
+           compiler, isa_name(cpu_isa()), mem_allocator_name(), build);
 }
 
 static const struct command *find_command(const char *name)

@@ -37,8 +37,9 @@ static void default_text(const struct option *o, const void *base, char *out, si
     case OPTION_U32:
         snprintf(out, cap, "%u", *(const uint32_t *)value);
         break;
-    case OPTION_I32:
-        snprintf(out, cap, "%d", *(const int32_t *)value);
+    case OPTION_I32: /* below the range: not given */
+        if (o->min == o->max || (double)*(const int32_t *)value >= o->min)
+            snprintf(out, cap, "%d", *(const int32_t *)value);
         break;
     case OPTION_U64:
         snprintf(out, cap, "%llu", (unsigned long long)*(const uint64_t *)value);

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* batch_file - append, cut, lock.
+ * A row is dumped into one buffer and written with one write(2) on an O_APPEND descriptor. A kill
+ * can leave a row cut off only at the end of the file, and there it has no line end: that is how
+ * the next start knows it. When the disk is full in the middle of a row, the row is cut off at
+ * once. Keys are kept as 128-bit hashes (16 bytes a row), so that a million rows cost 32 MiB at
+ * most. */
+#include "frontend/batch_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/limits.h"
+#include "core/mem.h"
+#include "frontend/line_reader.h"
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* Two chains over 8-byte words with different seeds. kind keeps ids and lines apart. */
+static struct key_hash hash_of(uint64_t kind, const char *bytes, size_t len)
+{
+    uint64_t a = mix(kind + UINT64_C(0x9e3779b97f4a7c15)),
+             b = mix(kind + UINT64_C(0x6a09e667f3bcc909));
+    for (size_t i = 0; i < len; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, bytes + i, len - i < 8 ? len - i : 8);
+        a = mix(a ^ word) + b;
+        b = mix(b + word) ^ (a << 1);
+    }
+    a = mix(a ^ len);
+    b = mix(b + len);
+    return (struct key_hash){ a, b | 1 }; /* never the free slot */
+}
+
+static struct key_hash *find_slot(struct key_hash *slots, size_t capacity, struct key_hash h)
+{
+    for (size_t i = h.a & (capacity - 1);; i = (i + 1) & (capacity - 1))
+        if (slots[i].b == 0 || (slots[i].a == h.a && slots[i].b == h.b))
+            return &slots[i];
+}
+
+static enum rc grow(struct key_set *s)
+{
+    size_t capacity = s->capacity == 0 ? 1024 : s->capacity * 2;
+    struct key_hash *slots = mem_alloc_array(capacity, sizeof *slots);
+    if (slots == NULL)
+        return RC_NO_MEMORY;
+    for (size_t i = 0; i < s->capacity; i++)
+        if (s->slots[i].b != 0)
+            *find_slot(slots, capacity, s->slots[i]) = s->slots[i];
+    mem_free(s->slots);
+    s->slots = slots;
+    s->capacity = capacity;
+    return RC_OK;
+}
+
+static enum rc add(struct key_set *s, struct key_hash h, bool *added)
+{
+    if (s->count * 2 >= s->capacity) {
+        enum rc rc = grow(s);
+        if (rc != RC_OK)
+            return rc;
+    }
+    struct key_hash *slot = find_slot(s->slots, s->capacity, h);
+    *added = slot->b == 0;
+    s->count += *added;
+    *slot = h;
+    return RC_OK;
+}
+
+static bool has(const struct key_set *s, struct key_hash h)
+{
+    return s->capacity > 0 && find_slot(s->slots, s->capacity, h)->b != 0;
+}
+
+static struct key_hash line_hash(uint64_t line)
+{
+    char bytes[8];
+    memcpy(bytes, &line, sizeof bytes);
+    return hash_of(2, bytes, sizeof bytes);
+}
+
+enum rc key_set_add_id(struct key_set *s, const char *id, size_t len, bool *added)
+{
+    return add(s, hash_of(1, id, len), added);
+}
+
+enum rc key_set_add_line(struct key_set *s, uint64_t line, bool *added)
+{
+    return add(s, line_hash(line), added);
+}
+
+bool key_set_has_id(const struct key_set *s, const char *id, size_t len)
+{
+    return has(s, hash_of(1, id, len));
+}
+
+bool key_set_has_line(const struct key_set *s, uint64_t line)
+{
+    return has(s, line_hash(line));
+}
+
+void key_set_close(struct key_set *s)
+{
+    mem_free(s->slots);
+    *s = (struct key_set){ 0 };
+}
+
+/* One row that is there already. */
+static enum rc note_row(struct batch_file *f, const char *path, uint64_t number, const char *line,
+                        size_t len, struct fault *fault)
+{
+    json_t *row = json_loadb(line, len, JSON_ALLOW_NUL, NULL);
+    const json_t *id = json_object_get(row, "custom_id"), *at = json_object_get(row, "line");
+    const json_t *status = json_object_get(json_object_get(row, "response"), "status_code");
+    if (!json_is_integer(at) || !json_is_integer(status)) {
+        json_decref(row);
+        return fault_set(fault, RC_USAGE,
+                         "%.100s line %llu is no row of a batch job: nothing is appended to it",
+                         path, (unsigned long long)number);
+    }
+    bool added;
+    enum rc rc =
+        json_is_string(id)
+            ? key_set_add_id(&f->done, json_string_value(id), json_string_length(id), &added)
+            : key_set_add_line(&f->done, (uint64_t)json_integer_value(at), &added);
+    if (json_integer_value(status) == 200)
+        f->ok_count++;
+    else
+        f->failed_count++;
+    json_decref(row);
+    return rc == RC_OK ? rc : fault_set(fault, rc, "out of memory");
+}
+
+static enum rc scan_rows(struct batch_file *f, const char *path, struct fault *fault)
+{
+    struct line_reader r;
+    const char *line;
+    size_t len;
+    bool whole;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fault_set_errno(fault, RC_IO, "-o %.100s cannot be read", path);
+    line_reader_open(&r, fd, SIZE_MAX / 4);
+    enum rc rc;
+    while ((rc = line_reader_next(&r, -1, &line, &len, &whole)) != RC_END) {
+        if (rc == RC_AGAIN)
+            continue;
+        if (rc == RC_OK && whole)
+            rc = note_row(f, path, r.line_number, line, len, fault);
+        else if (rc != RC_OK)
+            (void)fault_set_errno(fault, rc, "-o %.100s cannot be read", path);
+        if (rc != RC_OK)
+            break;
+        if (whole)
+            f->bytes = r.offset;
+    }
+    line_reader_close(&r);
+    return rc == RC_END ? RC_OK : rc;
+}
+
+enum rc batch_file_open(struct batch_file *f, const char *path, struct fault *fault)
+{
+    *f = (struct batch_file){ .fd = -1 };
+    if (strcmp(path, "-") == 0) {
+        f->fd = STDOUT_FILENO;
+        return RC_OK;
+    }
+    f->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    struct stat st;
+    if (f->fd < 0 || fstat(f->fd, &st) != 0)
+        return fault_set_errno(fault, RC_IO, "-o %.100s cannot be opened", path);
+    f->regular = S_ISREG(st.st_mode);
+    if (!f->regular)
+        return RC_OK;
+    enum rc rc = RC_OK;
+    if (flock(f->fd, LOCK_EX | LOCK_NB) != 0)
+        rc = fault_set_errno(fault, RC_IO, "-o %.100s is being written by another job", path);
+    if (rc == RC_OK)
+        rc = scan_rows(f, path, fault);
+    if (rc == RC_OK && ftruncate(f->fd, (off_t)f->bytes) != 0)
+        rc = fault_set_errno(fault, RC_IO, "-o %.100s cannot be cut to its last whole row", path);
+    if (rc != RC_OK)
+        batch_file_close(f);
+    return rc;
+}
+
+static int append_dump(const char *bytes, size_t len, void *ctx)
+{
+    struct batch_file *f = ctx;
+    if (f->line_len + len > f->line_capacity) {
+        size_t capacity = (f->line_len + len) * 2 + 4096;
+        char *grown = mem_grow(f->line, f->line_capacity, capacity);
+        if (grown == NULL)
+            return -1;
+        f->line = grown;
+        f->line_capacity = capacity;
+    }
+    memcpy(f->line + f->line_len, bytes, len);
+    f->line_len += len;
+    return 0;
+}
+
+static enum rc write_line(struct batch_file *f, struct fault *fault)
+{
+    size_t done = 0;
+    while (done < f->line_len) {
+        ssize_t n = write(f->fd, f->line + done, f->line_len - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 || (n == 0 && (errno = ENOSPC) != 0)) {
+            enum rc rc = fault_set_errno(fault, RC_IO, "the output cannot be written");
+            if (f->regular && done > 0 && ftruncate(f->fd, (off_t)f->bytes) != 0)
+                return rc; /* the next start cuts it */
+            return rc;
+        }
+        done += (size_t)n;
+    }
+    f->bytes += f->line_len;
+    f->dirty = true;
+    return RC_OK;
+}
+
+enum rc batch_file_put(struct batch_file *f, json_t *row, struct fault *fault)
+{
+    f->line_len = 0;
+    int bad = row == NULL ? -1 : json_dump_callback(row, append_dump, f, JSON_COMPACT);
+    json_decref(row);
+    if (bad != 0 || append_dump("\n", 1, f) != 0)
+        return fault_set(fault, RC_NO_MEMORY, "out of memory");
+    return write_line(f, fault);
+}
+
+enum rc batch_file_sync(struct batch_file *f, uint64_t now_us, uint64_t interval_us,
+                        struct fault *fault)
+{
+    if (!f->regular || !f->dirty || now_us - f->synced_us < interval_us)
+        return RC_OK;
+    if (fdatasync(f->fd) != 0)
+        return fault_set_errno(fault, RC_IO, "the output cannot be made last");
+    f->dirty = false;
+    f->synced_us = now_us;
+    return RC_OK;
+}
+
+void batch_file_close(struct batch_file *f)
+{
+    if (f->fd > STDERR_FILENO)
+        close(f->fd);
+    mem_free(f->line);
+    key_set_close(&f->done);
+    *f = (struct batch_file){ .fd = -1 };
+}

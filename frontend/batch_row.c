@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* batch_row - ids are made from the line number, so that a row is the same however often it is
+ * computed. A line that is wrong in several ways gets the first complaint in the order: JSON,
+ * shape, custom_id, method, url, body. */
+#include "frontend/batch_row.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static enum rc check_line(struct batch_row *r, struct api_error *error)
+{
+    const json_t *id = json_object_get(r->root, "custom_id");
+    const json_t *url = json_object_get(r->root, "url");
+    const json_t *method = json_object_get(r->root, "method");
+    r->body = json_object_get(r->root, "body");
+    if (json_is_string(id))
+        r->custom_id = json_object_get(r->root, "custom_id");
+    if (!json_is_object(r->root))
+        return api_error_set(error, 400, "invalid_type", NULL, "line %llu must be an object",
+                             (unsigned long long)r->line);
+    if (id != NULL && !json_is_null(id) && !json_is_string(id))
+        return api_error_set(error, 400, "invalid_type", "custom_id",
+                             "line %llu: custom_id must be a string", (unsigned long long)r->line);
+    if (url == NULL && r->body == NULL && method == NULL) {
+        r->body = r->root;
+        r->bare = true;
+        return RC_OK;
+    }
+    if (r->custom_id == NULL)
+        return api_error_set(error, 400, "missing_field", "custom_id", "line %llu has no custom_id",
+                             (unsigned long long)r->line);
+    if (method != NULL &&
+        (!json_is_string(method) || strcmp(json_string_value(method), "POST") != 0))
+        return api_error_set(error, 405, "method_not_allowed", "method",
+                             "line %llu: method must be POST", (unsigned long long)r->line);
+    if (!json_is_string(url))
+        return api_error_set(error, 400, url == NULL ? "missing_field" : "invalid_type", "url",
+                             "line %llu: url must be a string", (unsigned long long)r->line);
+    if (strcmp(json_string_value(url), "/v1/completions") != 0)
+        return api_error_set(error, 404, "unknown_url", "url",
+                             "line %llu: url '%.60s' is not served; /v1/completions is",
+                             (unsigned long long)r->line, json_string_value(url));
+    if (!json_is_object(r->body))
+        return api_error_set(error, 400, r->body == NULL ? "missing_field" : "invalid_type", "body",
+                             "line %llu: body must be an object", (unsigned long long)r->line);
+    return RC_OK;
+}
+
+enum rc batch_row_open(struct batch_row *r, uint64_t line, const char *text, size_t len,
+                       struct api_error *error)
+{
+    json_error_t where;
+    *r = (struct batch_row){ .line = line };
+    r->root = json_loadb(text, len, JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
+    if (r->root == NULL)
+        return api_error_set(error, 400, "invalid_json", NULL,
+                             "line %llu is no JSON: %.100s (byte %d)", (unsigned long long)line,
+                             where.text, where.position);
+    return check_line(r, error);
+}
+
+void batch_row_close(struct batch_row *r)
+{
+    json_decref(r->root);
+    *r = (struct batch_row){ 0 };
+}
+
+static json_t *row_json(const struct batch_row *r, int status, json_t *body, json_t *error)
+{
+    char id[40], request_id[40];
+    snprintf(id, sizeof id, "batch_req_%llu", (unsigned long long)r->line);
+    snprintf(request_id, sizeof request_id, "req_%llu", (unsigned long long)r->line);
+    json_t *custom_id = r->custom_id != NULL ? json_incref(r->custom_id) : json_null();
+    return json_pack("{s:s, s:o, s:I, s:{s:i, s:s, s:o}, s:o}", "id", id, "custom_id", custom_id,
+                     "line", (json_int_t)r->line, "response", "status_code", status, "request_id",
+                     request_id, "body", body, "error", error);
+}
+
+json_t *batch_row_answer(const struct batch_row *r, json_t *body)
+{
+    return row_json(r, 200, body, json_null());
+}
+
+json_t *batch_row_error(const struct batch_row *r, const struct api_error *error)
+{
+    json_t *body = json_pack("{s:o}", "error", api_error_json(error));
+    json_t *brief = json_pack("{s:s, s:s}", "code", error->code, "message", error->message);
+    return row_json(r, error->status, body, brief);
+}

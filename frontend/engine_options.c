@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* engine_options - the flags that every command with a model has, under the same names. */
+#include "frontend/engine.h"
+
+static const char *const isa_choices[] = { "auto", "scalar",  "avx2", "avxvnni", "avx512vnni",
+                                           "neon", "dotprod", "i8mm", NULL };
+_Static_assert(sizeof isa_choices / sizeof isa_choices[0] == ISA_COUNT + 2,
+               "a name for each level");
+
+static const char *const act_choices[] = { "int8", "f32", NULL };
+
+#define AT(member) offsetof(struct engine_options, member)
+
+const struct option engine_option_rows[] = {
+    { "-m --model", OPTION_TEXT, AT(model), 0, 0, "FILE", NULL,
+      "the model, a GGUF file (the first one of a split model)" },
+    { "-c --ctx-size --max-model-len", OPTION_U32, AT(ctx_tokens), 0, CTX_TOKENS_MAX, "N", NULL,
+      "tokens a request may have, prompt and output; 0 = as trained, at most 4096" },
+    { "--kv-tokens", OPTION_U32, AT(kv_tokens), 0, 1u << 30, "N", NULL,
+      "tokens the KV pool holds for all requests together; 0 = chosen from -c and --max-rows" },
+    { "-np --max-rows --parallel", OPTION_U32, AT(rows_max), 1, 1024, "N", NULL,
+      "requests that run at once" },
+    { "--chunk", OPTION_U32, AT(chunk_tokens), 1, STEP_ROWS_MAX / 2, "N", NULL,
+      "prompt tokens a request may get in one step" },
+    { "-t --threads", OPTION_U32, AT(threads), 0, WORKERS_MAX, "N", NULL,
+      "worker threads; 0 = usable physical cores" },
+    { "--isa", OPTION_CHOICE, AT(isa), 0, 0, "LEVEL", isa_choices,
+      "highest instruction set to use: auto, scalar, avx2, ... (same results)" },
+    { "--act", OPTION_CHOICE, AT(act), 0, 0, "KIND", act_choices,
+      "activations: int8, or f32 (slow; the yardstick)" },
+    { "-q --quiet", OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, "no start lines, no progress" },
+    { "-v --verbose", OPTION_COUNT, AT(verbose), 0, 0, NULL, NULL, "say more" },
+};
+const size_t engine_option_count = sizeof engine_option_rows / sizeof engine_option_rows[0];
+
+struct engine_options engine_options_default(void)
+{
+    return (struct engine_options){ .rows_max = 16, .chunk_tokens = 128 };
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* interrupt - SIGINT and SIGTERM as one flag that loops look at: the process's only signal state.
+ *   thread   the main thread installs; any may look
+ * The first signal asks for an orderly end; a second one ends the process at once. */
+#ifndef QUIRE_FRONTEND_INTERRUPT_H
+#define QUIRE_FRONTEND_INTERRUPT_H
+
+/* interrupt_install - SIGPIPE is ignored from here on: writes report it. */
+void interrupt_install(void);
+
+/* interrupt_signal - the signal that came, 0 when none did. */
+int interrupt_signal(void);
+
+#endif
