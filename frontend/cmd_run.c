@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* cmd_run - one prompt, continued as it is given: text to stdout as it grows, speed to stderr.
  * The prompt is -p, a file, or stdin; BOS is put before it where the vocabulary asks for one. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
@@ -13,6 +10,7 @@
 #include "frontend/commands.h"
 #include "frontend/completion.h"
 #include "frontend/engine.h"
+#include "frontend/input.h"
 #include "frontend/interrupt.h"
 #include "frontend/sampling_options.h"
 
@@ -31,45 +29,16 @@ static const struct option run_rows[] = {
       "prints one JSON object at the end instead of streaming" },
 };
 
-/* The whole of a file descriptor, up to BODY_BYTES_MAX. */
-static enum rc read_all(struct text *out, int fd, const char *name, struct fault *fault)
-{
-    char buffer[65536];
-    for (;;) {
-        ssize_t got = read(fd, buffer, sizeof buffer);
-        if (got < 0 && errno == EINTR && interrupt_signal() == 0)
-            continue;
-        if (got < 0)
-            return fault_set_errno(fault, RC_IO, "%.100s cannot be read", name);
-        if (got == 0)
-            return RC_OK;
-        if (out->len + (size_t)got > BODY_BYTES_MAX)
-            return fault_set(fault, RC_USAGE, "%.100s is longer than %u bytes", name,
-                             BODY_BYTES_MAX);
-        if (text_append(out, buffer, (size_t)got) != RC_OK)
-            return fault_set(fault, RC_NO_MEMORY, "out of memory");
-    }
-}
-
 static enum rc read_prompt(struct text *out, const struct run_options *o, struct fault *fault)
 {
     if (o->prompt != NULL && o->file != NULL)
         return fault_set(fault, RC_USAGE, "-p and -f exclude each other");
-    if (text_append(out, "", 0) != RC_OK)
-        return fault_set(fault, RC_NO_MEMORY, "out of memory");
-    if (o->file != NULL) {
-        int fd = open(o->file, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            return fault_set_errno(fault, RC_USAGE, "-f %.100s cannot be opened", o->file);
-        enum rc rc = read_all(out, fd, o->file, fault);
-        close(fd);
-        return rc;
-    }
+    if (o->file != NULL)
+        return input_read(out, o->file, "-f", fault);
     if (o->prompt == NULL || strcmp(o->prompt, "-") == 0)
-        return read_all(out, STDIN_FILENO, "stdin", fault);
-    return text_append(out, o->prompt, strlen(o->prompt)) == RC_OK
-               ? RC_OK
-               : fault_set(fault, RC_NO_MEMORY, "out of memory");
+        return input_read(out, "-", "-p", fault);
+    enum rc rc = text_append(out, o->prompt, strlen(o->prompt));
+    return rc == RC_OK ? rc : fault_set(fault, rc, "out of memory");
 }
 
 /* Follows the request to its end, showing text as it comes; false when stdout is gone. */

@@ -11,6 +11,9 @@
 #define COMMAND_LIST(X)                                                                            \
     X(run, "continue one prompt: quire run -m MODEL -p TEXT")                                      \
     X(batch, "answer a file of requests: quire batch -m MODEL -i IN.jsonl -o OUT.jsonl")           \
+    X(bench, "measure prefill and decode: quire bench -m MODEL -npp 128 -ntg 32 -npl 1,2,4")       \
+    X(perplexity, "score a text: quire perplexity -m MODEL -f FILE")                               \
+    X(logits, "logits of every position: quire logits -m MODEL --tokens FILE -o OUT.f32")          \
     X(tokenize, "text to token ids and back: quire tokenize -m MODEL -p TEXT")                     \
     X(help, "list the commands, or show a command's flags: quire help run")
 
