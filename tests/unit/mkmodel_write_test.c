@@ -28,6 +28,7 @@ static struct gguf *write_and_open(const struct mkmodel_spec *s)
     struct gguf *g;
     struct fault f;
     char first[160];
+    (void)unlink(path); /* overwriting would make some file systems wait for the disk */
     if (mkmodel_write(s, path, &f) != RC_OK)
         fail_msg("%s", f.text);
     mkmodel_path(first, sizeof first, s, path, 0);
