@@ -3,6 +3,7 @@
 #   SAN=address,undefined | thread   sanitizers (libc malloc, slow checks on)
 #   DEBUG=1                          -O1, slow checks on
 #   TINY=1                           small limits, so that wrap and overflow paths run
+#   COVER=1                          count executed lines (make cover)
 #   CC=clang  V=1                    other compiler; show commands
 MAKEFLAGS += --no-builtin-rules
 SHELL := /bin/sh
@@ -17,7 +18,7 @@ say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
 comma := ,
 empty :=
 space := $(empty) $(empty)
-CONFIG := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(DEBUG)),debug,release))$(if $(filter 1,$(TINY)),-tiny)
+CONFIG := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(COVER)),cover,$(if $(filter 1,$(DEBUG)),debug,release)))$(if $(filter 1,$(TINY)),-tiny)
 ifneq ($(notdir $(CC)),gcc)
 CONFIG := $(CONFIG)-$(notdir $(CC))
 endif
@@ -28,6 +29,14 @@ DEPS_BUILD := gcc make pkg-config libc6-dev libjemalloc-dev liburing-dev libjans
 DEPS_TEST := libcmocka-dev python3 python3-pip
 PKGS := jansson liburing libutf8proc $(if $(SAN),,jemalloc)
 
+# Everything but these needs the libraries' headers: say so once, instead of a compiler's first complaint.
+WITHOUT_LIBS := help deps demo test model clean uninstall dist format
+HAVE_LIBS := $(shell pkg-config --exists $(PKGS) 2>/dev/null && echo yes)
+ifneq ($(HAVE_LIBS),yes)
+ifneq ($(if $(MAKECMDGOALS),$(filter-out $(WITHOUT_LIBS),$(MAKECMDGOALS)),all),)
+$(error libraries are missing ($(strip $(PKGS))): run `make deps` once, then make again)
+endif
+endif
 WARN := -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion -Wshadow -Wvla -Wundef \
 	-Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wcast-qual -Wcast-align \
 	-Wwrite-strings -Wpointer-arith -Wdouble-promotion -Wformat=2 -Wswitch-enum \
@@ -41,15 +50,16 @@ ifeq ($(CI),true)
 WARN += -Werror
 endif
 
-SLOW := $(if $(SAN)$(filter 1,$(DEBUG)),1,0)
+SLOW := $(if $(SAN)$(filter 1,$(DEBUG) $(COVER)),1,0)
 CPPFLAGS += -I. -D_GNU_SOURCE -DQUIRE_JEMALLOC=$(if $(SAN),0,1) -DQUIRE_SLOW_CHECKS=$(SLOW) \
 	-DQUIRE_TINY=$(if $(filter 1,$(TINY)),1,0) $(if $(SAN),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
-CFLAGS += -std=c17 $(if $(filter 1,$(DEBUG)),-O1,-O2) -g -pthread -ffp-contract=off -fno-math-errno \
+COVER_FLAGS := $(if $(filter 1,$(COVER)),--coverage -fprofile-update=atomic)
+CFLAGS += -std=c17 $(if $(filter 1,$(DEBUG) $(COVER)),-O1,-O2) -g -pthread -ffp-contract=off -fno-math-errno \
 	-fno-omit-frame-pointer -fno-common -fvisibility=hidden -fPIE -fstack-protector-strong \
-	-ffile-prefix-map=$(CURDIR)=. $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all)
-CPPFLAGS += $(shell pkg-config --cflags $(PKGS))
-LDFLAGS += -pie -pthread -Wl,-z,relro,-z,now $(if $(SAN),-fsanitize=$(SAN))
-LDLIBS += $(shell pkg-config --libs $(PKGS)) -lm
+	-ffile-prefix-map=$(CURDIR)=. $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all) $(COVER_FLAGS)
+CPPFLAGS += $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LDFLAGS += -pie -pthread -Wl,-z,relro,-z,now $(if $(SAN),-fsanitize=$(SAN)) $(COVER_FLAGS)
+LDLIBS += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm
 
 # One translation unit per instruction set, its flags chosen by the end of its name.
 flags_avx2 := -mavx2 -mfma -mf16c
@@ -66,12 +76,14 @@ SRC += $(if $(filter aarch64,$(ARCH)),$(sort $(wildcard kernels/arm/*.c)))
 LIB_SRC := $(filter-out frontend/main.c,$(SRC))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 MAIN_OBJ := $(B)/frontend/main.o
-UNIT_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*_test.c tests/kernels/*_test.c tests/sim/*_test.c)))
+UNIT_ALL := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*_test.c tests/kernels/*_test.c tests/sim/*_test.c)))
+UNIT_BIN := $(if $(K),$(foreach program,$(UNIT_ALL),$(if $(findstring $(K),$(program)),$(program))),$(UNIT_ALL))
 HELPER_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(filter-out %_test.c,$(wildcard tests/unit/*.c tests/kernels/*.c tests/sim/*.c))))
 FIXTURE_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/mkmodel/*.c)))
 TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
 
-.PHONY: all help deps test test-run unit tools sim clean model demo
+.PHONY: all help deps test test-run unit tools sim clean model demo build/quire \
+	cover analyze format install uninstall dist
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -83,8 +95,9 @@ help:  ## List the targets
 deps:  ## Install the Debian packages that building and testing need
 	@tests/deps $(DEPS_BUILD) $(DEPS_TEST)
 
+# The link is for users: release builds alone set it, and each of them does.
 build/quire: $(B)/quire
-	$(Q)ln -sf $(CONFIG)/quire $@
+	$(Q)$(if $(filter release%,$(CONFIG)),ln -sfn $(CONFIG)/quire $@)
 
 $(B)/libquire.a: $(LIB_OBJ)
 	$(call say,AR,$@)
@@ -99,7 +112,7 @@ $(B)/%.o: %.c Makefile
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) $(call isa_flags,$<) -MMD -MP -c -o $@ $<
 
-$(UNIT_BIN): $(B)/%: $(B)/%.o $(HELPER_OBJ) $(FIXTURE_OBJ) $(B)/libquire.a
+$(UNIT_ALL): $(B)/%: $(B)/%.o $(HELPER_OBJ) $(FIXTURE_OBJ) $(B)/libquire.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs cmocka) $(LDLIBS)
 
@@ -117,7 +130,7 @@ demo: deps  ## Install, build, fetch a small model, answer examples/prompts.json
 
 tools: $(TOOL_BIN)  ## Build fixture and bench tools
 
-unit: $(UNIT_BIN) $(TOOL_BIN)  ## Build and run the C tests (K=substring to choose)
+unit: $(UNIT_BIN) $(if $(K),,$(TOOL_BIN))  ## Build and run the C tests (K=substring to choose)
 	$(Q)B=$(B) tests/run $(if $(K),-k $(K)) $(UNIT_BIN)
 
 SEED ?= 1
@@ -130,6 +143,33 @@ test: deps  ## Install what is needed, run every test
 
 test-run: all $(UNIT_BIN) $(TOOL_BIN)
 	$(Q)B=$(B) tests/run $(if $(K),-k $(K)) $(UNIT_BIN) $(sort $(wildcard tests/cli/*_test.py tests/tidy/*_test.py))
+
+cover:  ## Run the C tests and print the share of lines executed, by folder
+	$(Q)$(MAKE) COVER=1 unit
+	$(Q)tests/cover build/cover $(SRC)
+
+analyze:  ## Static analysis, to be read by hand: gcc -fanalyzer, then cppcheck where installed
+	-$(Q)for f in $(SRC); do $(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) -fanalyzer -c -o /dev/null $$f; done
+	-$(Q)if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 --enable=warning,portability \
+		--inline-suppr -I. $(filter -D%,$(CPPFLAGS)) $(SRC); fi
+
+format:  ## clang-format the C files that differ from the last commit
+	$(Q)git diff --name-only --diff-filter=d HEAD -- '*.c' '*.h' | xargs -r clang-format -i
+
+PREFIX ?= /usr/local
+install: all  ## Install the program under DESTDIR and PREFIX
+	install -D -m 755 $(B)/quire $(DESTDIR)$(PREFIX)/bin/quire
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/quire LICENSE README.md CHANGELOG.md
+
+uninstall:  ## Remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/quire
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/quire
+
+VERSION = $(shell sed -n 's/^\#define QUIRE_VERSION "\(.*\)"/\1/p' frontend/main.c)
+dist:  ## Pack the last commit into build/quire-VERSION.tar.gz, the same bytes each time
+	$(Q)mkdir -p build
+	$(Q)git archive --prefix=quire-$(VERSION)/ HEAD | gzip -n9 >build/quire-$(VERSION).tar.gz
+	@echo build/quire-$(VERSION).tar.gz
 
 clean:  ## Remove build/
 	rm -rf build
