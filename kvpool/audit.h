@@ -9,10 +9,11 @@
 
 #include "kvpool/table.h"
 
-/* kvpool_audit_begin, then kvpool_audit_table for every table that holds blocks, then
- * kvpool_audit_end. */
+/* kvpool_audit_begin, then kvpool_audit_table for every table that holds blocks, with its owner's
+ * tokens and how many of them are computed, then kvpool_audit_end. */
 void kvpool_audit_begin(struct kvpool *p);
-bool kvpool_audit_table(struct kvpool *p, const struct block_table *t, struct fault *fault);
+bool kvpool_audit_table(struct kvpool *p, const struct block_table *t, const int32_t *tokens,
+                        uint32_t computed, struct fault *fault);
 bool kvpool_audit_end(struct kvpool *p, struct fault *fault);
 
 #endif

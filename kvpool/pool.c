@@ -11,9 +11,9 @@
  * general allocator (it cannot promise that a block is whole pages). */
 #include "kvpool/internal.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "core/mem.h"
@@ -56,7 +56,31 @@ static bool take_records(struct kvpool *p)
     p->blocks = mem_alloc_array(p->block_count, sizeof *p->blocks);
     p->free_stack = mem_alloc_array(p->block_count, sizeof *p->free_stack);
     p->audit_refs = mem_alloc_array(p->block_count, sizeof *p->audit_refs);
-    return p->blocks != NULL && p->free_stack != NULL && p->audit_refs != NULL;
+    p->tokens = mem_alloc_raw((size_t)p->block_count * sizeof *p->tokens);
+    uint32_t buckets = 64;
+    while (buckets < 2 * p->block_count)
+        buckets *= 2;
+    p->buckets = mem_alloc_raw(buckets * sizeof *p->buckets);
+    if (!p->blocks || !p->free_stack || !p->audit_refs || !p->tokens || !p->buckets)
+        return false;
+    p->bucket_mask = buckets - 1;
+    for (uint32_t i = 0; i < buckets; i++)
+        p->buckets[i] = BLOCK_NONE;
+    for (uint32_t i = 0; i < ROOTS; i++)
+        p->roots[i] = BLOCK_NONE;
+    for (uint32_t i = 0; i < SEGMENTS; i++)
+        p->lru[i] = (struct lru){ BLOCK_NONE, BLOCK_NONE, 0 };
+    return true;
+}
+
+/* A seed that nobody outside can know; a system without one still has addresses laid out at
+ * random. */
+static uint64_t secret_seed(const struct kvpool *p)
+{
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
+        seed = (uint64_t)(uintptr_t)p;
+    return seed | 1;
 }
 
 enum rc kvpool_open(struct kvpool **out, uint32_t block_count, size_t block_bytes,
@@ -71,6 +95,8 @@ enum rc kvpool_open(struct kvpool **out, uint32_t block_count, size_t block_byte
         return fault_set(fault, RC_NO_MEMORY, "KV pool: out of memory");
     p->magic = KVPOOL_MAGIC;
     p->block_count = block_count;
+    p->keep = true;
+    p->hash_seed = secret_seed(p);
     enum rc rc = block_bytes > 0 ? map_blocks(p, block_bytes, fault) : RC_OK;
     if (rc == RC_OK && !take_records(p))
         rc = fault_set(fault, RC_NO_MEMORY, "KV pool: out of memory for %u block records",
@@ -93,6 +119,8 @@ void kvpool_close(struct kvpool *p)
         int failed = munmap(p->map, p->map_bytes);
         must(failed == 0);
     }
+    mem_free(p->buckets);
+    mem_free(p->tokens);
     mem_free(p->audit_refs);
     mem_free(p->free_stack);
     mem_free(p->blocks);
@@ -119,21 +147,49 @@ uint32_t kvpool_free_count(const struct kvpool *p)
     return p->free_stacked + (p->block_count - p->fresh);
 }
 
+uint32_t kvpool_cached_count(const struct kvpool *p)
+{
+    return p->lru[SEGMENT_PROBATION].count + p->lru[SEGMENT_PROTECTED].count;
+}
+
+uint32_t kvpool_available_count(const struct kvpool *p)
+{
+    return kvpool_free_count(p) + kvpool_cached_count(p);
+}
+
+void kvpool_keep_cached(struct kvpool *p, bool keep)
+{
+    p->keep = keep;
+    while (!keep && evict_one(p)) {
+    }
+}
+
+struct kvpool_stats kvpool_stats_get(const struct kvpool *p)
+{
+    return p->stats;
+}
+
 enum rc kvpool_take_block(struct block_id *out, struct kvpool *p)
 {
     must(p->magic == KVPOOL_MAGIC);
     uint32_t index;
+    if (kvpool_free_count(p) == 0 && !evict_one(p))
+        return RC_FULL; /* the scheduler waits or preempts */
     if (p->free_stacked > 0)
         index = p->free_stack[--p->free_stacked];
-    else if (p->fresh < p->block_count)
-        index = p->fresh++;
     else
-        return RC_FULL; /* the scheduler waits or preempts */
+        index = p->fresh++;
     struct block *b = &p->blocks[index];
-    must(b->state == BLOCK_FREE && b->ref == 0); /* pair of the check in kvpool_drop_block */
-    b->state = BLOCK_USED;
-    b->ref = 1;
-    b->gen++;
+    must(b->state == BLOCK_FREE && b->ref == 0); /* pair of the check in pool_free_block */
+    *b = (struct block){
+        .ref = 1,
+        .gen = b->gen + 1,
+        .parent = BLOCK_NONE,
+        .child = BLOCK_NONE,
+        .sib_next = BLOCK_NONE,
+        .sib_prev = BLOCK_NONE,
+        .state = BLOCK_USED,
+    };
     *out = (struct block_id){ index };
     return RC_OK;
 }
@@ -152,15 +208,21 @@ void kvpool_drop_block(struct kvpool *p, struct block_id id)
     must(id.index < p->fresh);
     struct block *b = &p->blocks[id.index];
     must(b->state == BLOCK_USED && b->ref > 0);
-    if (--b->ref > 0)
-        return;
+    if (--b->ref == 0)
+        evict_keep(p, id.index);
+}
+
+void pool_free_block(struct kvpool *p, uint32_t index)
+{
+    struct block *b = &p->blocks[index];
+    must(b->state != BLOCK_FREE && b->ref == 0 && !b->indexed && b->child == BLOCK_NONE);
     b->state = BLOCK_FREE;
 #if QUIRE_SLOW_CHECKS
     if (p->base != NULL)
-        memset(p->base + (size_t)id.index * p->block_bytes, BLOCK_JUNK, p->block_bytes);
+        memset(p->base + (size_t)index * p->block_bytes, BLOCK_JUNK, p->block_bytes);
 #endif
     must(p->free_stacked < p->block_count);
-    p->free_stack[p->free_stacked++] = id.index;
+    p->free_stack[p->free_stacked++] = index;
 }
 
 uint32_t kvpool_ref_count(const struct kvpool *p, struct block_id id)

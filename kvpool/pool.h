@@ -3,11 +3,12 @@
  * holds the keys and values of KV_BLOCK_TOKENS tokens of all layers; the pool knows its size in
  * bytes and nothing of what is inside.
  *   owner    the scheduler thread: no locks. Executors get the base address and plain ids
- *   errors   RC_FULL when no block is free: an input for the scheduler, not an error
+ *   errors   RC_FULL when no block is to be had: an input for the scheduler, not an error
  *   rules    docs: kvpool/README.md, invariants I1..I13 */
 #ifndef QUIRE_KVPOOL_POOL_H
 #define QUIRE_KVPOOL_POOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,7 +34,22 @@ void *kvpool_base(const struct kvpool *p);         /* address of block 0 */
 size_t kvpool_block_bytes(const struct kvpool *p); /* distance of two blocks */
 uint32_t kvpool_block_count(const struct kvpool *p);
 uint32_t kvpool_free_count(const struct kvpool *p);
+uint32_t kvpool_cached_count(const struct kvpool *p);    /* in no table, kept for their tokens */
+uint32_t kvpool_available_count(const struct kvpool *p); /* free or cached: what can be had */
 
+/* kvpool_keep_cached - whether blocks stay cached when their last table drops them; true at
+ * first. */
+void kvpool_keep_cached(struct kvpool *p, bool keep);
+
+struct kvpool_stats {
+    uint64_t hit_blocks;    /* taken over whole */
+    uint64_t fork_tokens;   /* taken over by copies of part of a block */
+    uint64_t merged_blocks; /* computed twice, kept once */
+    uint64_t evictions;
+};
+struct kvpool_stats kvpool_stats_get(const struct kvpool *p);
+
+/* kvpool_take_block - one that is free, else the least wanted of the cached ones. */
 enum rc kvpool_take_block(struct block_id *out, struct kvpool *p) ATTR_MUST_USE;
 void kvpool_ref_block(struct kvpool *p, struct block_id id);
 void kvpool_drop_block(struct kvpool *p, struct block_id id);

@@ -4,6 +4,7 @@
 #include "kvpool/table.h"
 
 #include "core/must.h"
+#include "kvpool/internal.h"
 
 static uint32_t blocks_lacking(const struct block_table *t, uint32_t token_count)
 {
@@ -14,7 +15,18 @@ static uint32_t blocks_lacking(const struct block_table *t, uint32_t token_count
 bool table_fits(const struct block_table *t, const struct kvpool *p, uint32_t token_count,
                 uint32_t spare)
 {
-    return (uint64_t)blocks_lacking(t, token_count) + spare <= kvpool_free_count(p);
+    return (uint64_t)blocks_lacking(t, token_count) + spare <= kvpool_available_count(p);
+}
+
+uint32_t table_append(struct block_table *t, struct kvpool *p)
+{
+    struct block_id id;
+    enum rc rc = kvpool_take_block(&id, p);
+    must(rc == RC_OK); /* counted before */
+    must(t->count < t->capacity);
+    trie_link(p, id.index, t->count > 0 ? t->blocks[t->count - 1] : BLOCK_NONE, t->salt);
+    t->blocks[t->count++] = id.index;
+    return id.index;
 }
 
 enum rc table_extend(struct block_table *t, struct kvpool *p, uint32_t token_count)
@@ -22,12 +34,8 @@ enum rc table_extend(struct block_table *t, struct kvpool *p, uint32_t token_cou
     must(kv_blocks_for(token_count) <= t->capacity);
     if (!table_fits(t, p, token_count, 0))
         return RC_FULL;
-    for (uint32_t n = blocks_lacking(t, token_count); n > 0; n--) {
-        struct block_id id;
-        enum rc rc = kvpool_take_block(&id, p);
-        must(rc == RC_OK); /* table_fits said so */
-        t->blocks[t->count++] = id.index;
-    }
+    for (uint32_t n = blocks_lacking(t, token_count); n > 0; n--)
+        table_append(t, p);
     return RC_OK;
 }
 

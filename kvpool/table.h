@@ -14,6 +14,7 @@ struct block_table {
     uint32_t *blocks; /* [capacity] */
     uint32_t count;
     uint32_t capacity;
+    uint64_t salt; /* namespace of its prefix, see prefix.h */
 };
 
 /* kv_blocks_for - blocks that hold token_count tokens. */
@@ -26,7 +27,7 @@ static inline uint32_t kv_blocks_for(uint32_t token_count)
  * none. */
 enum rc table_extend(struct block_table *t, struct kvpool *p, uint32_t token_count) ATTR_MUST_USE;
 
-/* table_fits - whether table_extend would succeed now and leave spare blocks free. The same
+/* table_fits - whether table_extend would succeed now and leave spare blocks to be had. The same
  * arithmetic. */
 bool table_fits(const struct block_table *t, const struct kvpool *p, uint32_t token_count,
                 uint32_t spare);

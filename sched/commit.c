@@ -60,7 +60,8 @@ void commit_step(struct sched *s, const struct plan *plan, enum rc rc)
         const struct batch_span *span = &b->spans[i];
         struct request *r = plan->span_requests[i];
         struct sequence *seq = &r->seq;
-        seq->computed += span->row_count;
+        seq->computed = span->pos_begin + span->row_count;
+        prefix_commit(&seq->table, s->pool, seq->written_from, seq->computed);
         for (; at < b->output_count && b->outputs[at].row < span->row_begin + span->row_count; at++)
             commit_output(s, r, &b->outputs[at], plan->outputs[at].position, &s->results[at],
                           now_us);

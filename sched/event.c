@@ -96,6 +96,11 @@ int32_t request_token(const struct request *r, uint32_t index)
     return r->tokens[r->params.prompt_count + index];
 }
 
+uint32_t request_cached_count(const struct request *r)
+{
+    return atomic_load_explicit(&r->cached_count, memory_order_relaxed);
+}
+
 float request_logprob(const struct request *r, uint32_t index)
 {
     must(r->logprobs != NULL && index < request_output_count(r));

@@ -19,6 +19,7 @@ struct planner {
     struct plan *plan;
     int32_t *tokens;
     struct batch_span *spans;
+    struct batch_copy *copies;
     struct batch_output *outputs;
     uint32_t rows_left;
     uint32_t outputs_left;
@@ -35,7 +36,7 @@ size_t plan_arena_bytes(const struct sched *s)
     const struct executor_limits *l = &s->executor.limits;
     size_t row = sizeof(int32_t);
     size_t output = sizeof(struct batch_output) + sizeof(struct plan_output);
-    size_t seq = sizeof(struct batch_span) + sizeof(struct request *);
+    size_t seq = sizeof(struct batch_span) + sizeof(struct batch_copy) + sizeof(struct request *);
     return l->rows_max * row + l->outputs_max * output + s->config.rows_max * seq + 8 * 64;
 }
 
@@ -55,14 +56,16 @@ static void planner_open(struct planner *p, struct sched *s, struct plan *plan)
     p->prefill_left = s->config.step_prefill_tokens;
     p->tokens = arena_take(a, l->rows_max, sizeof *p->tokens);
     p->spans = arena_take(a, rows_max, sizeof *p->spans);
+    p->copies = arena_take(a, rows_max, sizeof *p->copies);
     p->outputs = arena_take(a, l->outputs_max, sizeof *p->outputs);
     plan->outputs = arena_take(a, l->outputs_max, sizeof *plan->outputs);
     plan->span_requests = arena_take(a, rows_max, sizeof(struct request *));
-    must(p->tokens && p->spans && p->outputs && plan->outputs && plan->span_requests);
+    must(p->tokens && p->spans && p->copies && p->outputs && plan->outputs && plan->span_requests);
     plan->batch.step = s->step;
     plan->batch.tokens = p->tokens;
     plan->batch.spans = p->spans;
     plan->batch.blocks = s->tables;
+    plan->batch.copies = p->copies;
     plan->batch.outputs = p->outputs;
 }
 
@@ -88,31 +91,25 @@ static bool wants_output(const struct request *r, uint32_t position, struct batc
     return o->sample || o->logits || o->target >= 0;
 }
 
-static bool scores_prompt(const struct request *r)
-{
-    return (r->params.prompt_logprobs || r->params.on_logits != NULL) &&
-           r->seq.scored < r->params.prompt_count;
-}
-
-/* Appends rows [computed, computed + row_count) of r. */
-static void add_span(struct planner *p, struct request *r, uint32_t row_count)
+/* Appends rows [begin, begin + row_count) of r; what lies between computed and begin is copied. */
+static void add_span(struct planner *p, struct request *r, uint32_t begin, uint32_t row_count)
 {
     struct batch *b = &p->plan->batch;
-    const struct sequence *seq = &r->seq;
-    uint32_t table_count = kv_blocks_for(seq->computed + row_count);
+    struct sequence *seq = &r->seq;
+    uint32_t table_count = kv_blocks_for(begin + row_count);
     must(row_count <= p->rows_left && table_count <= seq->table.count);
     memcpy(&p->s->tables[b->block_count], seq->table.blocks, table_count * sizeof(uint32_t));
     p->plan->span_requests[b->span_count] = r;
     p->spans[b->span_count++] = (struct batch_span){
         .row_begin = b->row_count,
         .row_count = row_count,
-        .pos_begin = seq->computed,
+        .pos_begin = begin,
         .table_begin = b->block_count,
         .table_count = table_count,
     };
     b->block_count += table_count;
     for (uint32_t i = 0; i < row_count; i++) {
-        uint32_t position = seq->computed + i;
+        uint32_t position = begin + i;
         p->tokens[b->row_count + i] = r->tokens[position];
         struct batch_output o;
         if (!wants_output(r, position, &o))
@@ -123,6 +120,9 @@ static void add_span(struct planner *p, struct request *r, uint32_t row_count)
         p->plan->outputs[b->output_count] = (struct plan_output){ r, position };
         p->outputs[b->output_count++] = o;
     }
+    seq->written_from = seq->computed;
+    prefix_claim(&seq->table, p->s->pool, r->tokens, seq->computed, begin + row_count,
+                 p->s->step + 1);
     b->row_count += row_count;
     p->rows_left -= row_count;
 }
@@ -141,20 +141,20 @@ static void plan_decode(struct planner *p)
             rc = preempt_for(s, r);
         if (rc != RC_OK)
             continue; /* r was the last of the list */
-        add_span(p, r, 1);
+        add_span(p, r, r->seq.computed, 1);
         p->plan->decode_rows++;
         i++;
     }
 }
 
-/* One block for every running sequence stays free, so that the newcomer does not have to leave
+/* One block for every running sequence stays to be had, so that the newcomer does not have to leave
  * at once. */
 static bool admit_one(struct sched *s, struct request *r)
 {
-    if (!table_fits(&r->seq.table, s->pool, r->seq.known, s->running_count))
+    struct prefix_view view = sequence_view(r);
+    uint32_t need;
+    if (table_acquire(&r->seq.table, s->pool, &view, s->running_count, false, &need) != RC_OK)
         return false;
-    enum rc rc = table_extend(&r->seq.table, s->pool, r->seq.known);
-    must(rc == RC_OK);
     sequence_admit(s, r);
     return true;
 }
@@ -168,34 +168,62 @@ static void plan_admission(struct sched *s)
     }
 }
 
-/* Rows that r may have now: its missing tokens, cut by every limit of the step. */
-static uint32_t chunk_rows(const struct planner *p, const struct request *r)
+/* Rows that r may have from position begin on: its missing tokens, cut by every limit of the
+ * step. */
+static uint32_t chunk_rows(const struct planner *p, const struct request *r, uint32_t begin)
 {
-    const struct sequence *seq = &r->seq;
-    uint32_t missing = seq->known - seq->computed;
+    uint32_t missing = r->seq.known - begin;
     uint32_t rows = min_u32(missing, p->s->config.chunk_tokens);
     rows = min_u32(rows, min_u32(p->rows_left, p->prefill_left));
-    if (scores_prompt(r))
+    if (sequence_scores(r))
         return min_u32(rows, p->outputs_left); /* one for each row, at most */
     if (rows == missing && p->outputs_left == 0)
         rows--; /* the last row chooses a token */
     return rows;
 }
 
+static void count_cached(struct sched *s, struct request *r, uint32_t tokens)
+{
+    if (r->seq.again || tokens == 0)
+        return;
+    atomic_fetch_add_explicit(&r->cached_count, tokens, memory_order_relaxed);
+    count_up(&s->counters.cached_tokens, tokens);
+}
+
+/* Takes over what others have computed of r's tokens, then gives it rows from there on. */
+static void plan_chunk(struct planner *p, struct request *r)
+{
+    struct sched *s = p->s;
+    struct sequence *seq = &r->seq;
+    struct prefix_view view = sequence_view(r);
+    uint32_t reach = prefix_advance(&seq->table, s->pool, &view, seq->computed);
+    count_cached(s, r, reach - seq->computed);
+    seq->computed = reach;
+    if (chunk_rows(p, r, reach) == 0 || p->outputs_left == 0)
+        return;
+    struct prefix_turn turn = prefix_turn_of(&seq->table, s->pool, &view, reach, s->step + 1);
+    if (turn.wait)
+        return;
+    struct batch *b = &p->plan->batch;
+    if (turn.copy_tokens > 0)
+        p->copies[b->copy_count++] = (struct batch_copy){
+            .src_block = turn.copy_from,
+            .dst_block = seq->table.blocks[reach / KV_BLOCK_TOKENS],
+            .token_count = turn.copy_tokens,
+        };
+    count_cached(s, r, turn.copy_tokens);
+    uint32_t rows = chunk_rows(p, r, reach + turn.copy_tokens);
+    add_span(p, r, reach + turn.copy_tokens, rows);
+    p->prefill_left -= rows;
+    p->plan->prefill_rows += rows;
+}
+
 static void plan_prefill(struct planner *p)
 {
     struct sched *s = p->s;
-    for (uint32_t i = 0; i < s->running_count; i++) {
-        struct request *r = s->running[i];
-        if (sequence_decodes(r))
-            continue;
-        uint32_t rows = chunk_rows(p, r);
-        if (rows == 0)
-            continue;
-        add_span(p, r, rows);
-        p->prefill_left -= rows;
-        p->plan->prefill_rows += rows;
-    }
+    for (uint32_t i = 0; i < s->running_count; i++)
+        if (!sequence_decodes(s->running[i]))
+            plan_chunk(p, s->running[i]);
 }
 
 bool plan_step(struct sched *s, struct plan *plan)

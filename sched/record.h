@@ -11,7 +11,7 @@
 
 #include "core/arena.h"
 #include "core/ring.h"
-#include "kvpool/table.h"
+#include "kvpool/prefix.h"
 #include "sched/sched.h"
 
 #define REQUEST_MAGIC 0x72657131u
@@ -33,7 +33,9 @@ struct sequence {
     uint64_t order; /* arrival number: older is smaller, first come first served */
     uint32_t known;
     uint32_t computed;
-    uint32_t scored; /* prompt positions whose logits have been delivered, when wanted */
+    uint32_t written_from; /* first position that this step's copy and rows write */
+    bool again;            /* was preempted: what it takes over now is not news */
+    uint32_t scored;       /* prompt positions whose logits have been delivered, when wanted */
     struct block_table table;
     struct request *prev, *next; /* in the queue */
 };
@@ -45,6 +47,7 @@ struct request {
     uint32_t magic;
     struct sched *sched;
     struct request_params params; /* constant; prompt points to tokens */
+    uint64_t salt;                /* constant: its namespace in the prefix cache */
     uint32_t output_max;          /* constant: max_tokens, bounded by the context */
     /* constant: all tokens but the stop ids; NULL without min_tokens */
     uint64_t *stop_mask;
@@ -56,6 +59,7 @@ struct request {
     float *prompt_logprobs;     /* [prompt_count] or NULL */
 
     _Atomic uint32_t output_count; /* published */
+    _Atomic uint32_t cached_count; /* published with the first token */
     _Atomic uint32_t event;        /* EVENT_QUEUED and the finish, changed together: see event.c */
     enum rc error;                 /* published by the finish */
     _Atomic uint64_t arrival_us, admitted_us, first_token_us, finished_us; /* relaxed */
@@ -87,7 +91,8 @@ struct plan {
 struct counters {
     _Atomic uint64_t steps, rows, prefill_tokens, decode_tokens;
     _Atomic uint64_t submitted, refused, finished, cancelled, failed, preemptions;
-    _Atomic uint32_t running, waiting, blocks_free;
+    _Atomic uint64_t cached_tokens;
+    _Atomic uint32_t running, waiting, blocks_free, blocks_cached;
 };
 
 struct queue {
@@ -119,6 +124,7 @@ struct sched {
     struct ring *events; /* requests with news; scheduler -> consumer */
     atomic_bool stop;
     struct counters counters;
+    _Atomic uint64_t salt_next;    /* without a prefix cache each request has its own */
     pthread_mutex_t registry_lock; /* never held on the step path */
     struct request *registry;      /* every live record */
     uint32_t registry_count;
@@ -144,6 +150,9 @@ void sequence_wait(struct sched *s, struct request *r); /* new or preempted: int
 /* out of the queue, to run; blocks are there */
 void sequence_admit(struct sched *s, struct request *r);
 void sequence_finish(struct sched *s, struct request *r, enum finish finish, enum rc error);
+/* What the pool has to know of it. */
+struct prefix_view sequence_view(const struct request *r);
+bool sequence_scores(const struct request *r);  /* logits of its prompt are still wanted */
 bool sequence_decodes(const struct request *r); /* its next row is the token it chose last */
 
 /* queue.c */

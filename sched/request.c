@@ -37,8 +37,10 @@ static void carve_arrays(struct request *r, struct carve *c, const struct reques
     carve_take(c, true, 1, sizeof *r);
     r->stop_mask = carve_take(c, masked, (vocab_count + 63) / 64, sizeof(uint64_t));
     r->tokens = carve_take(c, true, tokens, sizeof(int32_t));
-    r->seq.table =
-        (struct block_table){ carve_take(c, true, capacity, sizeof(uint32_t)), 0, capacity };
+    r->seq.table = (struct block_table){
+        .blocks = carve_take(c, true, capacity, sizeof(uint32_t)),
+        .capacity = capacity,
+    };
     r->params.sampling.bias =
         carve_take(c, true, p->sampling.bias_count, sizeof(struct logit_bias));
     r->logprobs = carve_take(c, p->logprobs || top, output_max, sizeof(float));
@@ -143,6 +145,7 @@ enum rc request_make(struct request **out, struct sched *s, const struct request
         return fault_set(fault, RC_INVALID, "min_tokens: the stop ids are the whole vocabulary");
     }
     r->seq.known = p->prompt_count;
+    r->salt = s->config.no_prefix_cache ? atomic_fetch_add(&s->salt_next, 1) : p->cache_salt;
     atomic_init(&r->arrival_us, clock_now_us(&s->clock));
     atomic_init(&r->refs, 2);
     *out = r;

@@ -33,6 +33,7 @@ struct request_params {
     struct sampling sampling; /* its bias list is copied */
     int32_t stop_ids[STOP_IDS_MAX];
     uint32_t stop_id_count;
+    uint64_t cache_salt;  /* requests share cached prefixes within one salt; 0 = the common one */
     uint32_t top_count;   /* top log-probabilities per token, <= OUTPUT_TOP_MAX */
     bool logprobs;        /* log-probability of each output token */
     bool prompt_logprobs; /* and of each prompt token but the first */
@@ -63,6 +64,9 @@ enum finish request_finish(const struct request *r);
 enum rc request_error(const struct request *r);
 void *request_user(const struct request *r);
 uint32_t request_prompt_count(const struct request *r);
+
+/* Prompt tokens taken from the prefix cache; final with the first output token or the finish. */
+uint32_t request_cached_count(const struct request *r);
 
 /* Times on the scheduler's clock, 0 while not reached. */
 struct request_times {

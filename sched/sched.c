@@ -79,6 +79,7 @@ enum rc sched_open(struct sched **out, const struct sched_config *config, struct
     s->pool = pool;
     s->executor = executor;
     s->clock = clock;
+    kvpool_keep_cached(pool, !config->no_prefix_cache);
     uint64_t pool_tokens = (uint64_t)kvpool_block_count(pool) * KV_BLOCK_TOKENS;
     s->ctx_tokens = min_u32(config->ctx_tokens, executor.limits.ctx_max);
     if (s->ctx_tokens > pool_tokens)
@@ -190,6 +191,8 @@ bool sched_step(struct sched *s)
     bool planned = plan_step(s, &plan);
     if (planned) {
         enum rc rc = s->executor.run(s->executor.ctx, &plan.batch, s->results);
+        for (uint32_t i = 0; i < plan.batch.copy_count; i++)
+            prefix_copied(s->pool, plan.batch.copies[i].src_block);
         commit_step(s, &plan, rc);
         s->step++;
         count_up(&s->counters.steps, 1);

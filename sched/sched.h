@@ -23,6 +23,8 @@ struct sched_config {
     uint32_t chunk_tokens;        /* --chunk: prefill tokens a sequence may get in a step */
     uint32_t step_prefill_tokens; /* prefill tokens of all sequences in a step; 0 = chunk_tokens */
     uint32_t requests_max;        /* live requests, queued ones included */
+    /* --no-prefix-cache: no request takes over what another computed */
+    bool no_prefix_cache;
     /* --chaos preempt=N: every N steps the youngest gives way; 0 = off */
     uint32_t chaos_preempt_steps;
 };
@@ -30,8 +32,9 @@ struct sched_config {
 struct sched_stats {
     uint64_t steps, rows, prefill_tokens, decode_tokens;
     uint64_t submitted, refused, finished, cancelled, failed, preemptions;
+    uint64_t cached_tokens; /* prompt tokens taken from the prefix cache */
     uint32_t running, waiting;
-    uint32_t blocks_free, blocks_total;
+    uint32_t blocks_free, blocks_cached, blocks_total;
 };
 
 enum rc sched_open(struct sched **out, const struct sched_config *config, struct kvpool *pool,

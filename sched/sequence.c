@@ -32,6 +32,28 @@ bool sequence_decodes(const struct request *r)
     return r->seq.computed + 1 == r->seq.known && r->seq.known > r->params.prompt_count;
 }
 
+bool sequence_scores(const struct request *r)
+{
+    return (r->params.prompt_logprobs || r->params.on_logits != NULL) &&
+           r->seq.scored < r->params.prompt_count;
+}
+
+struct prefix_view sequence_view(const struct request *r)
+{
+    const struct sequence *seq = &r->seq;
+    bool scores = sequence_scores(r);
+    uint32_t reuse_max = seq->known - 1;
+    if (scores && seq->scored < reuse_max)
+        reuse_max = seq->scored; /* the rest is computed for its logits */
+    return (struct prefix_view){
+        .salt = r->salt,
+        .tokens = r->tokens,
+        .known = seq->known,
+        .reuse_max = reuse_max,
+        .publish = !scores,
+    };
+}
+
 static void running_insert(struct sched *s, struct request *r)
 {
     must(s->running_count < s->config.rows_max);
@@ -63,8 +85,10 @@ static void leave_running(struct sched *s, struct request *r)
 
 void sequence_wait(struct sched *s, struct request *r)
 {
-    if (r->seq.state == SEQ_RUNNING)
+    if (r->seq.state == SEQ_RUNNING) {
         leave_running(s, r);
+        r->seq.again = true;
+    }
     set_state(r, SEQ_WAITING);
     queue_insert(&s->waiting, r);
 }

@@ -11,6 +11,7 @@ void stats_publish(struct sched *s)
     atomic_store_explicit(&c->running, s->running_count, memory_order_relaxed);
     atomic_store_explicit(&c->waiting, s->waiting.count, memory_order_relaxed);
     atomic_store_explicit(&c->blocks_free, kvpool_free_count(s->pool), memory_order_relaxed);
+    atomic_store_explicit(&c->blocks_cached, kvpool_cached_count(s->pool), memory_order_relaxed);
 }
 
 struct sched_stats sched_stats_get(const struct sched *s)
@@ -23,8 +24,9 @@ struct sched_stats sched_stats_get(const struct sched *s)
         READ(submitted),      READ(refused),
         READ(finished),       READ(cancelled),
         READ(failed),         READ(preemptions),
-        READ(running),        READ(waiting),
-        READ(blocks_free),    .blocks_total = kvpool_block_count(s->pool),
+        READ(cached_tokens),  READ(running),
+        READ(waiting),        READ(blocks_free),
+        READ(blocks_cached),  .blocks_total = kvpool_block_count(s->pool),
     };
 #undef READ
 }
@@ -68,7 +70,7 @@ static bool audit_running(struct sched *s, struct fault *fault)
                       seq->computed, seq->table.count);
             return false;
         }
-        if (!kvpool_audit_table(s->pool, &seq->table, fault))
+        if (!kvpool_audit_table(s->pool, &seq->table, r->tokens, seq->computed, fault))
             return false;
     }
     return true;

@@ -5,15 +5,18 @@
 #include "core/mem.h"
 #include "tests/sim/world.h"
 
-/* Prompts begin like one of a few texts and go on by themselves, so that prefixes are shared. */
+/* Prompts begin like one of a few texts and go on by themselves, so that prefixes are shared.
+ * The first text repeats itself, so that equal blocks follow different ones. */
 static void draw_prompt(struct world *w, struct client *c, uint32_t count)
 {
     uint32_t vocab_count = w->symbolic.limits.vocab_count;
     uint32_t document = world_draw(w, 1, w->habits.documents);
     uint32_t shared = world_draw(w, 0, count);
-    for (uint32_t i = 0; i < count; i++)
-        c->prompt[i] = (int32_t)(i < shared ? symbolic_extend(document, (int32_t)i) % vocab_count
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = document == 1 ? i % KV_BLOCK_TOKENS : i;
+        c->prompt[i] = (int32_t)(i < shared ? symbolic_extend(document, (int32_t)at) % vocab_count
                                             : rng_below(&w->rng, vocab_count));
+    }
 }
 
 static void draw_mask(struct client *c, uint32_t vocab_count)
@@ -47,6 +50,7 @@ static void draw_params(struct world *w, struct client *c)
     p->prompt = c->prompt;
     p->max_tokens = world_chance(w, 30) ? 0 : world_draw(w, 1, w->habits.output_max);
     p->sampling.seed = world_draw(w, 0, 3);
+    p->cache_salt = world_chance(w, 100);
     p->stop_id_count = world_chance(w, w->habits.stops) ? world_draw(w, 1, 2) : 0;
     for (uint32_t i = 0; i < p->stop_id_count; i++)
         p->stop_ids[i] = (int32_t)world_draw(w, 0, vocab_count - 1);

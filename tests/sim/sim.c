@@ -101,13 +101,15 @@ static bool drain(struct world *w)
         if (sched_stats_get(w->sched).running == 0 && !client_read_all(w))
             return false;
     }
-    if (kvpool_free_count(w->pool) != w->block_count)
-        return world_broken(w, "I1: blocks are missing at the end", kvpool_free_count(w->pool),
+    if (kvpool_available_count(w->pool) != w->block_count)
+        return world_broken(w, "I1: blocks are missing at the end", kvpool_available_count(w->pool),
                             w->block_count);
     struct sched_stats st = sched_stats_get(w->sched);
     if (st.finished + st.cancelled + st.failed != st.submitted || st.waiting + st.running > 0)
         return world_broken(w, "I9: ends and submissions", st.finished + st.cancelled + st.failed,
                             st.submitted);
+    if (w->config.no_prefix_cache && st.cached_tokens > 0)
+        return world_broken(w, "a prefix cache that is off was used", st.cached_tokens, 0);
     return audit(w);
 }
 
@@ -128,6 +130,7 @@ bool sim_run(struct sim_outcome *out, const struct sim_options *options)
         out->failed = st.failed;
         out->refused = st.refused;
         out->preemptions = st.preemptions;
+        out->cached_tokens = st.cached_tokens;
     }
     world_close(&w);
     out->violation = w.violation;

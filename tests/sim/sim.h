@@ -23,7 +23,7 @@ struct sim_options {
 
 struct sim_outcome {
     uint64_t steps;
-    uint64_t finished, cancelled, failed, refused, preemptions;
+    uint64_t finished, cancelled, failed, refused, preemptions, cached_tokens;
     struct fault violation; /* code RC_OK: none */
 };
 

@@ -180,7 +180,7 @@ static bool run_span(struct symbolic *x, const struct batch *b, const struct bat
         int32_t token = b->tokens[span->row_begin + i];
         hash = symbolic_extend(hash, token);
         x->tokens[at] = token;
-        x->hashes[at] = x->fail_next ? 0 : hash;
+        x->hashes[at] = hash;
         x->row_hashes[span->row_begin + i] = hash;
     }
     return true;
@@ -193,9 +193,18 @@ static void run_copies(struct symbolic *x, const struct batch *b)
         size_t src = (size_t)c->src_block * BLOCK, dst = (size_t)c->dst_block * BLOCK;
         memcpy(&x->tokens[dst], &x->tokens[src], c->token_count * sizeof *x->tokens);
         memcpy(&x->hashes[dst], &x->hashes[src], c->token_count * sizeof *x->hashes);
-        if (x->fail_next)
-            memset(&x->hashes[dst], 0, c->token_count * sizeof *x->hashes);
     }
+}
+
+/* A step that fails leaves rubbish wherever it wrote. */
+static void spoil(struct symbolic *x, const struct batch *b)
+{
+    for (uint32_t i = 0; i < b->copy_count; i++)
+        memset(&x->hashes[(size_t)b->copies[i].dst_block * BLOCK], 0,
+               b->copies[i].token_count * sizeof *x->hashes);
+    for (uint32_t i = 0; i < b->span_count; i++)
+        for (uint32_t r = 0; r < b->spans[i].row_count; r++)
+            x->hashes[slot_of(b, &b->spans[i], b->spans[i].pos_begin + r)] = 0;
 }
 
 static bool fill_result(struct symbolic *x, const struct batch *b, uint32_t i,
@@ -253,6 +262,8 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
         whole = run_span(x, b, &b->spans[i - 1]);
     for (uint32_t i = 0; whole && i < b->output_count; i++)
         whole = fill_result(x, b, i, &results[i]);
+    if (whole && x->fail_next)
+        spoil(x, b);
     x->steps++;
     x->rows += b->row_count;
     if (x->now_us != NULL)

@@ -4,6 +4,7 @@
 #include "tests/sim/world.h"
 
 #include "core/mem.h"
+#include "kvpool/internal.h"
 
 bool world_broken(struct world *w, const char *rule, uint64_t a, uint64_t b)
 {
@@ -78,6 +79,7 @@ static void draw_sizes(struct world *w, struct executor_limits *limits)
         .chunk_tokens = world_draw(w, 1, 80),
         .step_prefill_tokens = world_chance(w, 500) ? 0 : world_draw(w, 1, 120),
         .requests_max = world_draw(w, 1, 60),
+        .no_prefix_cache = world_chance(w, 150),
         .chaos_preempt_steps = world_chance(w, 200) ? world_draw(w, 1, 30) : 0,
     };
 }
@@ -101,6 +103,9 @@ bool world_open(struct world *w, const struct sim_options *options)
         w->symbolic.verify_every = options->audit_every > 0 ? options->audit_every : 1;
     if (kvpool_open(&w->pool, w->block_count, 0, &w->violation) != RC_OK)
         return false;
+    if (!options->fixed && world_chance(w, 100))
+        /* every hash is the same: only the comparison tells blocks apart */
+        w->pool->bucket_mask = 0;
     return sched_open(&w->sched, &w->config, w->pool, symbolic_executor(&w->symbolic),
                       clock_virtual(&w->now_us), &w->violation) == RC_OK;
 }

@@ -84,7 +84,7 @@ static void test_table_extends_all_or_nothing(void **state)
     (void)state;
     struct kvpool *p;
     uint32_t entries[8];
-    struct block_table t = { entries, 0, 8 };
+    struct block_table t = { entries, 0, 8, 0 };
     assert_int_equal(kv_blocks_for(0), 0);
     assert_int_equal(kv_blocks_for(KV_BLOCK_TOKENS), 1);
     assert_int_equal(kv_blocks_for(KV_BLOCK_TOKENS + 1), 2);
@@ -111,30 +111,35 @@ static void test_audit_sees_each_broken_rule(void **state)
     struct kvpool *p;
     struct fault f;
     uint32_t entries[4];
-    struct block_table t = { entries, 0, 4 };
+    struct block_table t = { entries, 0, 4, 0 };
+    int32_t tokens[96] = { 0 };
     assert_int_equal(kvpool_open(&p, 6, 0, NULL), RC_OK);
     assert_int_equal(table_extend(&t, p, 96), RC_OK);
     kvpool_audit_begin(p);
-    assert_true(kvpool_audit_table(p, &t, &f) && kvpool_audit_end(p, &f));
+    assert_true(kvpool_audit_table(p, &t, tokens, 0, &f) && kvpool_audit_end(p, &f));
 
     kvpool_audit_begin(p);
     assert_false(kvpool_audit_end(p, &f)); /* a table was forgotten: a leak */
     assert_non_null(strstr(f.text, "I2"));
 
+    kvpool_audit_begin(p);
+    assert_false(kvpool_audit_table(p, &t, tokens, 5, &f)); /* computed, says its owner */
+    assert_non_null(strstr(f.text, "I4"));
+
     uint32_t kept = entries[1];
     entries[1] = entries[0];
     kvpool_audit_begin(p);
-    assert_false(kvpool_audit_table(p, &t, &f)); /* one block twice */
+    assert_false(kvpool_audit_table(p, &t, tokens, 0, &f)); /* one block twice */
     entries[1] = 5;
     kvpool_audit_begin(p);
-    assert_false(kvpool_audit_table(p, &t, &f)); /* a block that is free */
+    assert_false(kvpool_audit_table(p, &t, tokens, 0, &f)); /* a block that is free */
     assert_non_null(strstr(f.text, "I6"));
     entries[1] = kept;
 
     kvpool_ref_block(p, (struct block_id){ kept });
     kvpool_audit_begin(p);
-    assert_true(kvpool_audit_table(p, &t, &f));
-    assert_false(kvpool_audit_end(p, &f)); /* a reference nobody has */
+    assert_false(kvpool_audit_table(p, &t, tokens, 0, &f)); /* open, and somebody else's too */
+    assert_non_null(strstr(f.text, "I3"));
     kvpool_drop_block(p, (struct block_id){ kept });
     table_truncate(&t, p, 0);
     kvpool_close(p);

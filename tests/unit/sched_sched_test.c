@@ -95,7 +95,7 @@ static void test_impossible_request_is_refused_with_numbers(void **state)
     struct sched_stats st = sched_stats_get(g.sched);
     assert_int_equal(st.waiting, 0);
     assert_int_equal(st.refused, 1);
-    assert_int_equal(st.blocks_free, 32);
+    assert_int_equal(st.blocks_free + st.blocks_cached, 32);
     rig_close(&g);
 }
 
@@ -187,7 +187,7 @@ static void test_cancel_in_prefill_and_decode_frees_within_a_step(void **state)
     request_cancel(a);
     assert_false(sched_step(g.sched));
     assert_int_equal(request_finish(a), FINISH_CANCELLED);
-    assert_int_equal(kvpool_free_count(g.pool), 64);
+    assert_int_equal(kvpool_available_count(g.pool), 64);
     struct request *b = submit(&g, 10, 400);
     step(&g, 5);
     assert_int_equal(request_output_count(b), 5);
@@ -196,7 +196,7 @@ static void test_cancel_in_prefill_and_decode_frees_within_a_step(void **state)
     assert_int_equal(request_finish(b), FINISH_CANCELLED);
     assert_int_equal(request_output_count(b), 5);
     assert_int_equal(sched_stats_get(g.sched).running, 0);
-    assert_int_equal(kvpool_free_count(g.pool), 64);
+    assert_int_equal(kvpool_available_count(g.pool), 64);
     rig_close(&g);
 }
 
@@ -318,6 +318,128 @@ static void test_preempted_output_is_the_undisturbed_one(void **state)
     assert_int_equal(count, 200);
 }
 
+/* One request alone, its tokens and log-probabilities out; returns how many were cached. */
+static uint32_t run_one(struct rig *g, const int32_t *prompt, uint32_t count, int32_t *tokens,
+                        float *logprobs)
+{
+    struct request_params p = {
+        .prompt = prompt, .prompt_count = count, .max_tokens = 32, .logprobs = true
+    };
+    p.sampling = sampling_default();
+    struct request *r;
+    assert_int_equal(sched_submit(&r, g->sched, &p, NULL), RC_OK);
+    run_out(g);
+    assert_int_equal(request_output_count(r), 32);
+    for (uint32_t i = 0; i < 32; i++) {
+        tokens[i] = request_token(r, i);
+        logprobs[i] = request_logprob(r, i);
+    }
+    uint32_t cached = request_cached_count(r);
+    assert_ptr_equal(sched_next_event(g->sched, 0), r);
+    sched_release(g->sched, r);
+    return cached;
+}
+
+/* CASES T11: warm equals cold, at every length around the ends of blocks. */
+static void test_warm_equals_cold(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = { 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65 };
+    struct rig warm;
+    rig_open(&warm, 32, &small);
+    int32_t prompt[65], other[40];
+    for (int i = 0; i < 65; i++)
+        prompt[i] = 500 + i * 3;
+    for (uint32_t n = 0; n < 12; n++) {
+        struct rig cold;
+        int32_t tokens[4][32];
+        float logprobs[4][32];
+        rig_open(&cold, 32, &small);
+        assert_int_equal(run_one(&cold, prompt, lengths[n], tokens[0], logprobs[0]), 0);
+        rig_close(&cold);
+        run_one(&warm, prompt, lengths[n], tokens[1], logprobs[1]);
+        uint32_t cached = run_one(&warm, prompt, lengths[n], tokens[2], logprobs[2]);
+        assert_int_equal(cached, lengths[n] - 1);
+        for (int i = 0; i < 20; i++) {
+            for (int t = 0; t < 40; t++)
+                other[t] = 1 + i + 20 * (int)n + t * 7 % 100;
+            run_one(&warm, other, 40, tokens[3], logprobs[3]);
+        }
+        run_one(&warm, prompt, lengths[n], tokens[3], logprobs[3]);
+        for (int run = 1; run < 4; run++) {
+            assert_memory_equal(tokens[0], tokens[run], sizeof tokens[0]);
+            assert_memory_equal(logprobs[0], logprobs[run], sizeof logprobs[0]);
+        }
+    }
+    rig_close(&warm);
+}
+
+/* Eight requests that come together and begin alike: the common part is computed once, also the
+ * part of it that ends inside a block. */
+static void test_shared_prompt_is_computed_once(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct sched_config c = small;
+    c.chunk_tokens = 16;
+    c.step_prefill_tokens = 200;
+    rig_open(&g, 64, &c);
+    struct request *r[8];
+    for (int i = 0; i < 8; i++) {
+        int32_t prompt[150];
+        for (int t = 0; t < 150; t++)
+            prompt[t] = t < 140 ? 30 + t : 200 + i * 10 + t;
+        struct request_params p = {
+            .prompt = prompt, .prompt_count = 150, .max_tokens = 5, .sampling = sampling_default()
+        };
+        assert_int_equal(sched_submit(&r[i], g.sched, &p, NULL), RC_OK);
+    }
+    run_out(&g);
+    struct sched_stats st = sched_stats_get(g.sched);
+    assert_int_equal(st.finished, 8);
+    assert_int_equal(st.prefill_tokens, 140 + 8 * 10);
+    assert_int_equal(st.cached_tokens, 7 * 140);
+    rig_close(&g);
+}
+
+/* The one that fills shared blocks is cancelled half way: another goes on from the very token. */
+static void test_cancel_while_others_wait_for_its_blocks(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct sched_config c = small;
+    c.chunk_tokens = 20;
+    rig_open(&g, 64, &c);
+    struct request *a = submit(&g, 400, 5), *b = submit(&g, 400, 5);
+    step(&g, 3);
+    request_cancel(a);
+    run_out(&g);
+    assert_int_equal(request_finish(a), FINISH_CANCELLED);
+    assert_int_equal(request_finish(b), FINISH_LENGTH);
+    assert_int_equal(sched_stats_get(g.sched).prefill_tokens, 400);
+    rig_close(&g);
+}
+
+static void test_salts_keep_prompts_apart(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 64, &small);
+    int32_t prompt[100] = { 0 };
+    struct request_params p = {
+        .prompt = prompt, .prompt_count = 100, .max_tokens = 1, .sampling = sampling_default()
+    };
+    struct request *r;
+    static const uint32_t cached[4] = { 0, 0, 96, 96 }; /* three more are not worth a copy */
+    for (uint32_t i = 0; i < 4; i++) {
+        p.cache_salt = i % 2;
+        assert_int_equal(sched_submit(&r, g.sched, &p, NULL), RC_OK);
+        run_out(&g);
+        assert_int_equal(request_cached_count(r), cached[i]);
+    }
+    rig_close(&g);
+}
+
 static void test_open_survives_each_failed_allocation(void **state)
 {
     (void)state;
@@ -374,6 +496,10 @@ int main(void)
         cmocka_unit_test(test_max_tokens_zero_only_scores),
         cmocka_unit_test(test_executor_failure_ends_its_requests_and_no_others),
         cmocka_unit_test(test_preempted_output_is_the_undisturbed_one),
+        cmocka_unit_test(test_warm_equals_cold),
+        cmocka_unit_test(test_shared_prompt_is_computed_once),
+        cmocka_unit_test(test_cancel_while_others_wait_for_its_blocks),
+        cmocka_unit_test(test_salts_keep_prompts_apart),
         cmocka_unit_test(test_open_survives_each_failed_allocation),
         cmocka_unit_test(test_open_refuses_impossible_limits),
     };

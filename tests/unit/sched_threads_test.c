@@ -125,7 +125,7 @@ static void test_rings_and_cancels_under_load(void **state)
     assert_true(st.cancelled > 0 && t.tokens > 0);
     assert_int_equal(st.failed, 0);
     assert_int_equal(t.symbolic.violation.code, RC_OK);
-    assert_int_equal(kvpool_free_count(t.pool), BLOCKS);
+    assert_int_equal(kvpool_available_count(t.pool), BLOCKS);
     sched_close(t.sched);
     kvpool_close(t.pool);
     symbolic_close(&t.symbolic);

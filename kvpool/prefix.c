@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* prefix - one block's life as tokens come:
+ *
+ *   acquired    tokens of a whole block known: in the index at once, so that a sequence admitted in
+ *               this very step finds it. Otherwise open: found by its first tokens only
+ *   claimed     one plan's rows go into it; valid grows when they are committed
+ *   full        valid = 32: never written again. An open one is merged with an equal one, if there
+ *               is one, or enters the index
+ *   dropped     see evict.c
+ *
+ * Who fills a shared block is not fixed: whoever is planned first and stands at its first missing
+ * token claims it for that step, everybody else who needs it waits for that step. So nothing has to
+ * be handed over when a sequence is cancelled or preempted in the middle of a block, no order of
+ * service is turned around by sharing, and nobody waits for somebody who is not being computed.
+ *
+ * Only the last known token of a sequence has to be computed by itself, for its logits:
+ * reuse_max leaves it out, and so does publishing, because a block that holds it may get its
+ * keys from another sequence. */
+#include "kvpool/prefix.h"
+
+#include <string.h>
+
+#include "core/must.h"
+#include "kvpool/internal.h"
+
+#define SIBLINGS_MAX 64u /* children looked at for a fork: the latest */
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Blocks of the view that are in the index already. *revived: how many of them were cached. */
+static uint32_t match_blocks(const struct kvpool *p, const struct prefix_view *view, uint32_t *out,
+                             uint32_t *revived)
+{
+    uint32_t parent = BLOCK_NONE, count = 0;
+    *revived = 0;
+    for (; (count + 1) * KV_BLOCK_TOKENS <= view->reuse_max; count++) {
+        uint32_t at = trie_find(p, parent, view->salt, &view->tokens[count * KV_BLOCK_TOKENS]);
+        if (at == BLOCK_NONE)
+            break;
+        *revived += p->blocks[at].state == BLOCK_CACHED;
+        out[count] = parent = at;
+    }
+    return count;
+}
+
+static void take_over(struct kvpool *p, uint32_t index)
+{
+    struct block *b = &p->blocks[index];
+    if (b->state == BLOCK_CACHED)
+        evict_revive(p, index);
+    b->segment = SEGMENT_PROTECTED;
+    b->ref++;
+}
+
+/* A fresh block at the end of the table; in the index when all its tokens are known and may be
+ * shared. */
+static void append_fresh(struct block_table *t, struct kvpool *p, const struct prefix_view *view)
+{
+    uint32_t begin = t->count * KV_BLOCK_TOKENS;
+    uint32_t index = table_append(t, p);
+    if (!view->publish || begin + KV_BLOCK_TOKENS >= view->known)
+        return;
+    memcpy(p->tokens[index], &view->tokens[begin], sizeof p->tokens[index]);
+    trie_index(p, index);
+}
+
+enum rc table_acquire(struct block_table *t, struct kvpool *p, const struct prefix_view *view,
+                      uint32_t spare, bool dry_run, uint32_t *need)
+{
+    must(t->count == 0 && view->reuse_max < view->known);
+    uint32_t total = kv_blocks_for(view->known);
+    must(total <= t->capacity);
+    uint32_t revived;
+    uint32_t matched = match_blocks(p, view, t->blocks, &revived);
+    *need = total - matched;
+    if ((uint64_t)*need + revived + spare > kvpool_available_count(p))
+        return RC_FULL;
+    if (dry_run)
+        return RC_OK;
+    for (uint32_t i = 0; i < matched; i++)
+        take_over(p, t->blocks[i]);
+    p->stats.hit_blocks += matched;
+    t->salt = view->salt;
+    for (t->count = matched; t->count < total;)
+        append_fresh(t, p, view);
+    return RC_OK;
+}
+
+uint32_t prefix_advance(const struct block_table *t, const struct kvpool *p,
+                        const struct prefix_view *view, uint32_t computed)
+{
+    while (computed < view->reuse_max) {
+        uint32_t i = computed / KV_BLOCK_TOKENS;
+        uint32_t reach = i * KV_BLOCK_TOKENS + p->blocks[t->blocks[i]].valid;
+        if (reach <= computed)
+            break;
+        computed = min_u32(reach, view->reuse_max);
+    }
+    return computed;
+}
+
+/* Tokens that both begin with. */
+static uint32_t common_run(const int32_t *a, const int32_t *b, uint32_t max)
+{
+    uint32_t n = 0;
+    while (n < max && a[n] == b[n])
+        n++;
+    return n;
+}
+
+struct prefix_turn prefix_turn_of(const struct block_table *t, struct kvpool *p,
+                                  const struct prefix_view *view, uint32_t computed, uint64_t step)
+{
+    struct prefix_turn turn = { .copy_from = BLOCK_NONE };
+    uint32_t i = computed / KV_BLOCK_TOKENS;
+    uint32_t self = t->blocks[i];
+    if (p->blocks[self].claim_step == step)
+        turn.wait = true;
+    if (turn.wait || computed % KV_BLOCK_TOKENS != 0 || computed >= view->reuse_max)
+        return turn;
+    uint32_t max = min_u32(view->reuse_max - computed, KV_BLOCK_TOKENS);
+    uint32_t coming = 0, looked = 0;
+    uint32_t at = trie_first_child(p, p->blocks[self].parent, view->salt);
+    for (; at != BLOCK_NONE && looked < SIBLINGS_MAX; at = p->blocks[at].sib_next, looked++) {
+        const struct block *b = &p->blocks[at];
+        bool claimed = b->claim_step == step;
+        uint32_t known = claimed ? b->claim_valid : b->valid;
+        if (at == self || b->salt != view->salt || known < FORK_TOKENS)
+            continue;
+        uint32_t run = common_run(p->tokens[at], &view->tokens[computed], min_u32(max, known));
+        coming = run > coming ? run : coming;
+        if (min_u32(run, b->valid) > turn.copy_tokens) {
+            turn.copy_tokens = min_u32(run, b->valid);
+            turn.copy_from = at;
+        }
+    }
+    if (turn.copy_tokens < FORK_TOKENS)
+        turn.copy_tokens = 0;
+    turn.wait = coming >= turn.copy_tokens + FORK_TOKENS;
+    if (turn.wait)
+        turn.copy_tokens = 0;
+    if (turn.copy_tokens > 0) {
+        take_over(p, turn.copy_from);
+        p->blocks[turn.copy_from].pins++;
+        p->stats.fork_tokens += turn.copy_tokens;
+    }
+    return turn;
+}
+
+void prefix_claim(const struct block_table *t, struct kvpool *p, const int32_t *tokens,
+                  uint32_t begin, uint32_t end, uint64_t step)
+{
+    for (uint32_t i = begin / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < end; i++) {
+        uint32_t index = t->blocks[i], first = i * KV_BLOCK_TOKENS;
+        struct block *b = &p->blocks[index];
+        must(b->claim_step != step); /* I3 */
+        must(b->indexed || b->ref - b->pins == 1);
+        must(b->valid < KV_BLOCK_TOKENS);
+        b->claim_step = step;
+        b->claim_valid = (uint8_t)min_u32(end - first, KV_BLOCK_TOKENS);
+        if (!b->indexed)
+            memcpy(&p->tokens[index][b->valid], &tokens[first + b->valid],
+                   (b->claim_valid - b->valid) * sizeof(int32_t));
+    }
+}
+
+void prefix_copied(struct kvpool *p, uint32_t block)
+{
+    must(p->blocks[block].pins > 0);
+    p->blocks[block].pins--;
+    kvpool_drop_block(p, (struct block_id){ block });
+}
+
+/* An open block is full: one of two equal blocks goes, or this one can be found from now on. */
+static void seal(struct block_table *t, struct kvpool *p, uint32_t i)
+{
+    uint32_t index = t->blocks[i];
+    struct block *b = &p->blocks[index];
+    uint32_t twin = trie_find(p, b->parent, b->salt, p->tokens[index]);
+    if (twin == BLOCK_NONE) {
+        trie_index(p, index);
+        return;
+    }
+    if (p->blocks[twin].valid < KV_BLOCK_TOKENS)
+        return; /* being filled by others: both stay, this one is not offered */
+    take_over(p, twin);
+    trie_adopt_children(p, twin, index);
+    t->blocks[i] = twin;
+    p->stats.merged_blocks++;
+    must(b->ref == 1);
+    b->valid = 0; /* not worth keeping */
+    kvpool_drop_block(p, (struct block_id){ index });
+}
+
+void prefix_commit(struct block_table *t, struct kvpool *p, uint32_t begin, uint32_t computed)
+{
+    for (uint32_t i = begin / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < computed; i++) {
+        struct block *b = &p->blocks[t->blocks[i]];
+        b->valid = (uint8_t)min_u32(computed - i * KV_BLOCK_TOKENS, KV_BLOCK_TOKENS);
+        if (b->valid == KV_BLOCK_TOKENS && !b->indexed)
+            seal(t, p, i);
+    }
+}
