@@ -59,11 +59,12 @@ struct look {
 #define CLASS_END 0x100u
 #define CLASS_SLN (UNICODE_SPACE | UNICODE_LETTER | UNICODE_NUMBER)
 
-static struct look look_at(const char *text, size_t pos, size_t end)
+static struct look look_at(struct pretok_scan *s, size_t pos, size_t end)
 {
     struct look k = { 0, CLASS_END, pos };
+    s->work++;
     if (pos < end) {
-        struct utf8_step step = utf8_decode(text + pos, end - pos);
+        struct utf8_step step = utf8_decode(s->text + pos, end - pos);
         k.cp = step.code;
         k.cls = unicode_class(k.cp);
         k.next = pos + step.len;
@@ -164,24 +165,24 @@ static bool in_set(const struct look *k, set_fn *set)
 }
 
 /* End of the run of characters of the set that begins at pos; pos when there is none. */
-static size_t run_of(set_fn *set, const char *text, size_t pos, size_t end)
+static size_t run_of(set_fn *set, struct pretok_scan *s, size_t pos, size_t end)
 {
     for (;;) {
-        struct look k = look_at(text, pos, end);
+        struct look k = look_at(s, pos, end);
         if (!in_set(&k, set))
             return pos;
         pos = k.next;
     }
 }
 
-static size_t cut_run(set_fn *set, const char *text, size_t pos, size_t end)
+static size_t cut_run(set_fn *set, struct pretok_scan *s, size_t pos, size_t end)
 {
-    size_t e = run_of(set, text, pos, end);
+    size_t e = run_of(set, s, pos, end);
     if (e > pos)
         return e;
     struct look k;
     do {
-        k = look_at(text, e, end);
+        k = look_at(s, e, end);
         if (in_set(&k, set))
             return e;
         e = k.next;
@@ -189,25 +190,25 @@ static size_t cut_run(set_fn *set, const char *text, size_t pos, size_t end)
     return end;
 }
 
-static size_t cut_one(set_fn *set, const char *text, size_t pos, size_t end)
+static size_t cut_one(set_fn *set, struct pretok_scan *s, size_t pos, size_t end)
 {
-    struct look k = look_at(text, pos, end);
-    return in_set(&k, set) ? k.next : cut_run(set, text, pos, end);
+    struct look k = look_at(s, pos, end);
+    return in_set(&k, set) ? k.next : cut_run(set, s, pos, end);
 }
 
 /* S?set+ */
-static size_t cut_spaced(set_fn *set, const char *text, size_t pos, size_t end)
+static size_t cut_spaced(set_fn *set, struct pretok_scan *s, size_t pos, size_t end)
 {
-    struct look k = look_at(text, pos, end);
-    struct look n = look_at(text, k.next, end);
+    struct look k = look_at(s, pos, end);
+    struct look n = look_at(s, k.next, end);
     if (in_set(&k, set) || (k.cls == UNICODE_SPACE && in_set(&n, set)))
-        return run_of(set, text, k.next, end);
+        return run_of(set, s, k.next, end);
     for (;;) {
         pos = k.next;
         k = n;
         if (k.cls == CLASS_END)
             return end;
-        n = look_at(text, k.next, end);
+        n = look_at(s, k.next, end);
         if (in_set(&k, set) || (k.cls == UNICODE_SPACE && in_set(&n, set)))
             return pos;
     }
@@ -215,14 +216,14 @@ static size_t cut_spaced(set_fn *set, const char *text, size_t pos, size_t end)
 
 /* S+$ : the blanks that the piece ends with. Walked from the end, so that a long piece costs
  * nothing. */
-static size_t cut_tail(set_fn *set, const char *text, size_t pos, size_t end)
+static size_t cut_tail(set_fn *set, struct pretok_scan *s, size_t pos, size_t end)
 {
     size_t tail = end;
     while (tail > pos) {
         size_t begin = tail - 1;
-        while (begin > pos && tail - begin < 4 && ((unsigned char)text[begin] & 0xc0) == 0x80)
+        while (begin > pos && tail - begin < 4 && ((unsigned char)s->text[begin] & 0xc0) == 0x80)
             begin--;
-        struct look k = look_at(text, begin, tail);
+        struct look k = look_at(s, begin, tail);
         if (!set(&k) || k.next != tail)
             break;
         tail = begin;
@@ -231,40 +232,44 @@ static size_t cut_tail(set_fn *set, const char *text, size_t pos, size_t end)
 }
 
 /* [0-9][0-9][0-9] */
-static size_t cut_triple(set_fn *set, const char *text, size_t pos, size_t end)
+static size_t cut_triple(set_fn *set, struct pretok_scan *s, size_t pos, size_t end)
 {
     (void)set;
     size_t run = 0;
     for (size_t i = pos; i < end; i++) {
-        run = text[i] >= '0' && text[i] <= '9' ? run + 1 : 0;
+        s->work++;
+        run = s->text[i] >= '0' && s->text[i] <= '9' ? run + 1 : 0;
         if (run == 3)
             return i - 2 == pos ? i + 1 : i - 2;
     }
     return end;
 }
 
-/* Bytes of a contraction ('s 't 'm 'd 're 've 'll) at pos, 0 when there is none. */
-static size_t contraction(const char *text, size_t pos, size_t end, bool any_case)
+/* Bytes of a contraction ('s 't 'm 'd 're 've 'll) at pos, 0 when there is none. Without regard to
+ * case, U+017F is an s. */
+static size_t contraction(struct pretok_scan *s, size_t pos, size_t end, bool any_case)
 {
-    if (end - pos < 2 || text[pos] != '\'')
+    if (end - pos < 2 || s->text[pos] != '\'')
         return 0;
     char fold = any_case ? 0x20 : 0;
-    char a = (char)(text[pos + 1] | fold);
+    char a = (char)(s->text[pos + 1] | fold);
     if (a == 's' || a == 't' || a == 'm' || a == 'd')
         return 2;
     if (end - pos < 3)
         return 0;
-    char b = (char)(text[pos + 2] | fold);
+    if (any_case && memcmp(s->text + pos + 1, "\xc5\xbf", 2) == 0)
+        return 3;
+    char b = (char)(s->text[pos + 2] | fold);
     bool found = (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l');
     return found ? 3 : 0;
 }
 
 /* S+(?!\S)|S+ : all blanks at the end, else all but the last of several. */
-static size_t cut_blanks(const char *text, size_t pos, size_t end)
+static size_t cut_blanks(struct pretok_scan *s, size_t pos, size_t end)
 {
     size_t last = pos, e = pos;
     for (;;) {
-        struct look k = look_at(text, e, end);
+        struct look k = look_at(s, e, end);
         if (k.cls != UNICODE_SPACE)
             return k.cls == CLASS_END || last == pos ? e : last;
         last = e;
@@ -272,29 +277,29 @@ static size_t cut_blanks(const char *text, size_t pos, size_t end)
     }
 }
 
-static size_t cut_gpt2(set_fn *set, const char *text, size_t pos, size_t end)
+static size_t cut_gpt2(set_fn *set, struct pretok_scan *s, size_t pos, size_t end)
 {
     (void)set;
-    size_t short_form = contraction(text, pos, end, false);
+    size_t short_form = contraction(s, pos, end, false);
     if (short_form != 0)
         return pos + short_form;
-    struct look k = look_at(text, pos, end);
-    struct look n = k.cp == ' ' ? look_at(text, k.next, end) : k;
+    struct look k = look_at(s, pos, end);
+    struct look n = k.cp == ' ' ? look_at(s, k.next, end) : k;
     if (is_letter(&n))
-        return run_of(is_letter, text, n.next, end);
+        return run_of(is_letter, s, n.next, end);
     if (is_number(&n))
-        return run_of(is_number, text, n.next, end);
+        return run_of(is_number, s, n.next, end);
     if (is_other(&n))
-        return run_of(is_other, text, n.next, end);
-    return cut_blanks(text, pos, end);
+        return run_of(is_other, s, n.next, end);
+    return cut_blanks(s, pos, end);
 }
 
 /* S*[\r\n]+ : through the last newline of a run of blanks; pos when it has none. */
-static size_t past_last_newline(const char *text, size_t pos, size_t end)
+static size_t past_last_newline(struct pretok_scan *s, size_t pos, size_t end)
 {
     size_t e = pos;
     for (;;) {
-        struct look k = look_at(text, pos, end);
+        struct look k = look_at(s, pos, end);
         if (k.cls != UNICODE_SPACE)
             return e;
         pos = k.next;
@@ -303,43 +308,43 @@ static size_t past_last_newline(const char *text, size_t pos, size_t end)
     }
 }
 
-static size_t cut_words(unsigned digits_max, const char *text, size_t pos, size_t end)
+static size_t cut_words(unsigned digits_max, struct pretok_scan *s, size_t pos, size_t end)
 {
-    size_t short_form = contraction(text, pos, end, true);
+    size_t short_form = contraction(s, pos, end, true);
     if (short_form != 0)
         return pos + short_form;
-    struct look k = look_at(text, pos, end), n = look_at(text, k.next, end);
+    struct look k = look_at(s, pos, end), n = look_at(s, k.next, end);
     if (is_letter(&k))
-        return run_of(is_letter, text, k.next, end);
+        return run_of(is_letter, s, k.next, end);
     if (is_number(&k)) {
         for (unsigned i = 1; i < digits_max && is_number(&n); i++) {
             k = n;
-            n = look_at(text, k.next, end);
+            n = look_at(s, k.next, end);
         }
         return k.next;
     }
     if (!is_newline(&k) && is_letter(&n))
-        return run_of(is_letter, text, n.next, end);
+        return run_of(is_letter, s, n.next, end);
     if (is_other(&k) || (k.cp == ' ' && is_other(&n)))
-        return run_of(is_newline, text, run_of(is_other, text, k.next, end), end);
-    size_t e = past_last_newline(text, pos, end);
-    return e > pos ? e : cut_blanks(text, pos, end);
+        return run_of(is_newline, s, run_of(is_other, s, k.next, end), end);
+    size_t e = past_last_newline(s, pos, end);
+    return e > pos ? e : cut_blanks(s, pos, end);
 }
 
-static size_t cut_llama3(set_fn *set, const char *text, size_t pos, size_t end)
+static size_t cut_llama3(set_fn *set, struct pretok_scan *s, size_t pos, size_t end)
 {
     (void)set;
-    return cut_words(3, text, pos, end);
+    return cut_words(3, s, pos, end);
 }
 
-static size_t cut_qwen2(set_fn *set, const char *text, size_t pos, size_t end)
+static size_t cut_qwen2(set_fn *set, struct pretok_scan *s, size_t pos, size_t end)
 {
     (void)set;
-    return cut_words(1, text, pos, end);
+    return cut_words(1, s, pos, end);
 }
 
 struct stage {
-    size_t (*cut)(set_fn *set, const char *text, size_t pos, size_t end);
+    size_t (*cut)(set_fn *set, struct pretok_scan *s, size_t pos, size_t end);
     set_fn *set;
 };
 
@@ -380,7 +385,7 @@ bool pretok_next(struct pretok_scan *s, size_t *begin, size_t *end)
     for (unsigned i = 0; i < PRETOK_STAGES_MAX && stages[s->kind][i].cut != NULL; i++) {
         const struct stage *stage = &stages[s->kind][i];
         if (s->ends[i] <= s->pos)
-            s->ends[i] = stage->cut(stage->set, s->text, s->pos, outer);
+            s->ends[i] = stage->cut(stage->set, s, s->pos, outer);
         must(s->ends[i] > s->pos);
         must(s->ends[i] <= outer);
         outer = s->ends[i];

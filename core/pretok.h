@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum pretok {
     PRETOK_DEFAULT,
@@ -44,6 +45,7 @@ struct pretok_scan {
     size_t len;
     size_t pos;                     /* where the next piece begins */
     size_t ends[PRETOK_STAGES_MAX]; /* end of the current piece of each stage */
+    uint64_t work;                  /* characters looked at */
 };
 
 void pretok_open(struct pretok_scan *s, enum pretok kind, const char *text, size_t len);

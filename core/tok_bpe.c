@@ -44,7 +44,9 @@ static bool unmap(const int16_t bytes[ALPHABET_END], char *out, size_t *out_len,
 {
     size_t n = 0;
     for (size_t pos = 0; pos < len;) {
-        struct utf8_step step = utf8_decode(text + pos, len - pos);
+        struct utf8_step step = { UTF8_OK, 1, (unsigned char)text[pos] };
+        if (step.code >= 0x80)
+            step = utf8_decode(text + pos, len - pos);
         if (step.state != UTF8_OK || step.code >= ALPHABET_END || bytes[step.code] < 0)
             return false;
         out[n++] = (char)bytes[step.code];
@@ -101,7 +103,7 @@ static uint32_t pair_slot(const struct tokenizer *t, uint64_t key)
 static enum rc open_pairs(struct tokenizer *t, size_t count)
 {
     size_t slots = 16;
-    while (slots < 2 * count)
+    while (slots < count + count / 2)
         slots *= 2;
     t->pairs = mem_alloc_array(slots, sizeof *t->pairs);
     if (t->pairs == NULL)
@@ -112,20 +114,30 @@ static enum rc open_pairs(struct tokenizer *t, size_t count)
     return RC_OK;
 }
 
-static int32_t find_joint(const struct tokenizer *t, struct tok_text a, struct tok_text b)
+static int32_t find_token(const struct tokenizer *t, const char *text, size_t len)
 {
-    uint64_t hash_a, hash_b, power;
-    tok_hash(a.text, a.len, &hash_a, &power);
-    tok_hash(b.text, b.len, &hash_b, &power);
-    return tok_table_find(&t->table, t->texts, hash_a * power + hash_b, a, b);
+    uint64_t hash, power;
+    tok_hash(text, len, &hash, &power);
+    struct tok_text s = { text, (uint32_t)len };
+    return tok_table_find(&t->table, t->texts, hash, s, (struct tok_text){ "", 0 });
 }
 
-/* True when text is an added token: no normal one, but no sign of a wrong list either. */
-static bool is_added(const struct tokenizer *t, struct tok_text text)
+static bool is_added(const struct tokenizer *t, const char *text, size_t len)
 {
     uint64_t work = 0;
-    int32_t id = tok_added_match(&t->added[1], t->texts, text.text, text.len, &work);
-    return id >= 0 && t->texts[id].len == text.len;
+    int32_t id = tok_added_match(&t->added[1], t->texts, text, len, &work);
+    return id >= 0 && t->texts[id].len == len;
+}
+
+/* A piece of merge m is no normal token: no sign of a wrong list if it is an added one. */
+static bool has_added_piece(const struct tokenizer *t, struct gguf_text m, const char *blank,
+                            char *scratch)
+{
+    size_t left = (size_t)(blank - m.text), right = m.len - left - 1;
+    memcpy(scratch, m.text, left);
+    memcpy(scratch + left, blank + 1, right);
+    return is_added(t, scratch, left) || is_added(t, scratch + left, right) ||
+           is_added(t, scratch, left + right);
 }
 
 /* One line of the list of merges: two pieces and the blank between them. */
@@ -142,16 +154,20 @@ static enum rc read_merge(struct tokenizer *t, const int16_t alphabet[ALPHABET_E
     struct tok_text none = { "", 0 };
     struct tok_text left = { scratch, (uint32_t)left_len };
     struct tok_text right = { scratch + left_len, (uint32_t)right_len };
-    struct tok_text both = { scratch, left.len + right.len };
-    int32_t a = find_joint(t, left, none), b = find_joint(t, right, none);
-    int32_t joint = find_joint(t, left, right);
-    if ((a < 0 && !is_added(t, left)) || (b < 0 && !is_added(t, right)) ||
-        (joint < 0 && !is_added(t, both)))
+    uint64_t left_hash, right_hash, power;
+    tok_hash(left.text, left.len, &left_hash, &power);
+    tok_hash(right.text, right.len, &right_hash, &power);
+    int32_t a = tok_table_find(&t->table, t->texts, left_hash, left, none);
+    int32_t b = tok_table_find(&t->table, t->texts, right_hash, right, none);
+    uint64_t joint_hash = left_hash * power + right_hash;
+    int32_t joint = tok_table_find(&t->table, t->texts, joint_hash, left, right);
+    if (a < 0 || b < 0 || joint < 0) {
+        if (has_added_piece(t, m, blank, scratch))
+            return RC_OK;
         return fault_set(fault, RC_CORRUPT,
                          "tokenizer.ggml.merges[%u] has a piece that tokenizer.ggml.tokens lacks",
                          index);
-    if (a < 0 || b < 0 || joint < 0)
-        return RC_OK;
+    }
     uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
     struct tok_pair *p = &t->pairs[pair_slot(t, key)];
     if (p->rank == MERGE_NO_RANK) /* of equal merges the first one counts */
@@ -204,8 +220,7 @@ static enum rc encode_piece(const struct tokenizer *t, struct merge *m, const ch
                             size_t len, struct token_list *out)
 {
     if (t->rules->whole_pieces && len <= t->table.len_max) {
-        struct tok_text piece = { text, (uint32_t)len };
-        int32_t id = find_joint(t, piece, (struct tok_text){ "", 0 });
+        int32_t id = find_token(t, text, len);
         m->work += len;
         if (id >= 0)
             return token_list_push(out, id);
@@ -235,11 +250,11 @@ enum rc tok_bpe_encode(const struct tokenizer *t, struct merge *m, const char *t
     }
     struct pretok_scan scan;
     pretok_open(&scan, t->rules->kind, normal != NULL ? normal : text, normal_len);
-    m->work += normal_len;
     enum rc rc = RC_OK;
     size_t begin, end;
     while (rc == RC_OK && pretok_next(&scan, &begin, &end))
         rc = encode_piece(t, m, scan.text + begin, end - begin, out);
+    m->work += scan.work;
     mem_free(normal);
     return rc;
 }

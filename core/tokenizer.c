@@ -474,6 +474,7 @@ size_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, char
     }
     if (t->model == TOK_SPM && !control)
         return write_blanks(s, out, cap);
-    memcpy(out, s->text, s->len < cap ? s->len : cap);
+    if (cap > 0)
+        memcpy(out, s->text, s->len < cap ? s->len : cap);
     return s->len;
 }

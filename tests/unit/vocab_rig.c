@@ -16,7 +16,7 @@
 /* What byte-level BPE writes for a byte. */
 static size_t byte_text(const struct vocab_spec *s, unsigned byte, char out[8])
 {
-    if (strcmp(s->model, "gpt2") != 0)
+    if (s->model == NULL || strcmp(s->model, "gpt2") != 0)
         return (size_t)snprintf(out, 8, "<0x%02X>", byte);
     unsigned code = 0x100;
     for (unsigned b = 0; b < byte; b++)
@@ -46,16 +46,18 @@ static void put_arrays(struct bytes *b, const struct vocab_spec *s)
         uint32_t n = count - (uint32_t)s->types_less;
         bool bpe = s->model != NULL && strcmp(s->model, "gpt2") == 0;
         gguf_put_array(b, "tokenizer.ggml.token_type", GGUF_I32, n);
-        for (uint32_t i = 0; i < n; i++)
-            bytes_put_u32(b, i >= first ? (uint32_t)s->tokens[i - first].type
-                             : bpe      ? RIG_NORMAL
-                                        : RIG_BYTE);
+        for (uint32_t i = 0; i < n; i++) {
+            bool own = i >= first && i < count;
+            bytes_put_u32(b, own   ? (uint32_t)s->tokens[i - first].type
+                             : bpe ? RIG_NORMAL
+                                   : RIG_BYTE);
+        }
     }
     if (!s->no_scores) {
         uint32_t n = count - (uint32_t)s->scores_less;
         gguf_put_array(b, "tokenizer.ggml.scores", GGUF_F32, n);
         for (uint32_t i = 0; i < n; i++) {
-            float score = i >= first ? s->tokens[i - first].score : 0;
+            float score = i >= first && i < count ? s->tokens[i - first].score : 0;
             bytes_put(b, &score, sizeof score);
         }
     }

@@ -43,7 +43,8 @@ struct vocab_spec {
     uint32_t flag_count;
 };
 
-#define RIG_LIST(list) (list), sizeof(list) / sizeof((list)[0])
+/* RIG_FIELDS - a list and its length, for an initializer. */
+#define RIG_FIELDS(list, count, array) .list = (array), .count = sizeof(array) / sizeof((array)[0])
 
 struct vocab_rig {
     struct gguf *gguf;
