@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* kernels_logits - the forward pass against logits computed outside in float64, on tiny models of
- * every weight format and every variant of the family. The bounds are 1.25 times the distance of
- * another engine's int8 activations, plus what the f16 cache may add. */
+/* kernels_logits - the forward pass against logits computed outside in float64, on tiny models of every weight
+ * format and every variant of the family. The bounds are 1.25 times the distance of another engine's int8
+ * activations, plus what the f16 cache may add. */
 #include "tests/unit/test.h"
 
 #include "tests/unit/golden.h"
@@ -92,10 +92,25 @@ static void test_logits_golden_int8(void **state)
     }
 }
 
+/* Without quantized activations only the cache and float rounding are left. */
+static void test_logits_golden_f32(void **state)
+{
+    (void)state;
+    if (golden_path("models/tokens.txt") == NULL)
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double d = distance(cases[i].model, true);
+        if (!(d <= CACHE_NMSE))
+            fail_msg("%s with f32 activations: nmse %.3e is above %.3e", cases[i].model, d,
+                     CACHE_NMSE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_logits_golden_int8),
+        cmocka_unit_test(test_logits_golden_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

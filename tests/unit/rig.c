@@ -88,10 +88,12 @@ void rig_step(struct rig *r, const struct rig_part *parts, uint32_t count)
                                  p->sequence * r->blocks_per_sequence, r->blocks_per_sequence };
         for (uint32_t k = 0; k < p->count; k++) {
             tokens[b.row_count] = p->tokens[k];
-            if (p->logits != NULL) {
+            if (p->logits != NULL || p->logprobs != NULL) {
                 must(b.output_count < outputs_max);
                 outputs[b.output_count++] =
-                    (struct batch_output){ .row = b.row_count, .logits = true, .target = -1 };
+                    (struct batch_output){ .row = b.row_count,
+                                           .logits = p->logits != NULL,
+                                           .target = p->logprobs != NULL ? p->tokens[k + 1] : -1 };
             }
             b.row_count++;
         }
@@ -99,9 +101,15 @@ void rig_step(struct rig *r, const struct rig_part *parts, uint32_t count)
     must(r->executor.run(r->executor.ctx, &b, results) == RC_OK);
     uint32_t output = 0, vocab = r->model->vocab_count;
     for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t k = 0; parts[i].logits != NULL && k < parts[i].count; k++)
-            memcpy(parts[i].logits + (size_t)k * vocab, results[output++].logits,
-                   vocab * sizeof(float));
+        const struct rig_part *p = &parts[i];
+        for (uint32_t k = 0; (p->logits != NULL || p->logprobs != NULL) && k < p->count; k++) {
+            if (p->logits != NULL)
+                memcpy(p->logits + (size_t)k * vocab, results[output].logits,
+                       vocab * sizeof(float));
+            if (p->logprobs != NULL)
+                p->logprobs[k] = results[output].logprob;
+            output++;
+        }
     }
     free(tokens);
     free(spans);
@@ -114,9 +122,19 @@ void rig_run(struct rig *r, uint32_t sequence, const int32_t *tokens, uint32_t c
 {
     for (uint32_t at = 0; at < count; at += chunk) {
         uint32_t n = count - at < chunk ? count - at : chunk;
-        struct rig_part part = { sequence, at, n, tokens + at,
-                                 logits == NULL ? NULL
-                                                : logits + (size_t)at * r->model->vocab_count };
+        struct rig_part part = { sequence, at, n, tokens + at, NULL, NULL };
+        if (logits != NULL)
+            part.logits = logits + (size_t)at * r->model->vocab_count;
+        rig_step(r, &part, 1);
+    }
+}
+
+void rig_score(struct rig *r, uint32_t sequence, const int32_t *tokens, uint32_t count,
+               uint32_t chunk, float *logprobs)
+{
+    for (uint32_t at = 0; at + 1 < count; at += chunk) {
+        uint32_t n = count - 1 - at < chunk ? count - 1 - at : chunk;
+        struct rig_part part = { sequence, at, n, tokens + at, NULL, logprobs + at };
         rig_step(r, &part, 1);
     }
 }

@@ -41,7 +41,8 @@ struct rig_part {
     uint32_t pos;
     uint32_t count;
     const int32_t *tokens; /* [count] */
-    float *logits;         /* [count][vocab], or NULL: no outputs */
+    float *logits;         /* [count][vocab], or NULL: not wanted */
+    float *logprobs; /* [count] of the token that follows each, or NULL; tokens[count] is read */
 };
 
 /* A fresh mapping full of NaN: what is read without having been written shows. */
@@ -50,6 +51,10 @@ void rig_close(struct rig *r);
 
 /* rig_step - one step over these parts. */
 void rig_step(struct rig *r, const struct rig_part *parts, uint32_t count);
+
+/* rig_score - log-probabilities of tokens 1 .. count - 1 of a sequence, in chunks. */
+void rig_score(struct rig *r, uint32_t sequence, const int32_t *tokens, uint32_t count,
+               uint32_t chunk, float *logprobs);
 
 /* rig_run - a whole sequence in chunks: logits of every position into logits. */
 void rig_run(struct rig *r, uint32_t sequence, const int32_t *tokens, uint32_t count,
