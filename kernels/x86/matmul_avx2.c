@@ -6,4 +6,6 @@ void matmul_fill_avx2(struct matmul_kernels *k)
 {
     matmul_fill_k_avx2(k);
     matmul_fill_q_avx2(k);
+    matmul_fill_float_avx2(k);
+    act_fill_avx2(k);
 }

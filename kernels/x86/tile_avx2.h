@@ -60,6 +60,8 @@ void tile_run_avx2(const struct matmul *m, uint32_t row_begin, uint32_t row_end,
 /* What the files of this level fill in. */
 void matmul_fill_k_avx2(struct matmul_kernels *k);
 void matmul_fill_q_avx2(struct matmul_kernels *k);
+void matmul_fill_float_avx2(struct matmul_kernels *k);
+void act_fill_avx2(struct matmul_kernels *k);
 
 /* The compiler must not reorder integer sums into trees: it would spill most of them. */
 #define KEEP_ORDER(v) __asm__("" : "+x"(v))

@@ -240,6 +240,9 @@ static void test_matmul_all_shapes(void **state)
                                       .row_end = row_list[r],
                                       .offset = (r + c + b) % 3 == 0 ? 64 : dice_below(&d, 64) };
                     compare(&d, &k, (enum fill)dice_below(&d, FILLS));
+                    k.f32 = dice_below(&d, 8) == 0; /* unquantized activations */
+                    if (k.f32)
+                        compare(&d, &k, (enum fill)dice_below(&d, FILLS));
                 }
     }
 }
