@@ -88,7 +88,7 @@ static void look_at_line(struct budget *b, const char *root, struct str line)
         if (str_equal(controller, str_of("memory")))
             h = &hierarchies[1];
     char group[PATH_BYTES];
-    if (h == NULL || line.len >= sizeof group)
+    if (h == NULL || line.len == 0 || line.len >= sizeof group)
         return;
     memcpy(group, line.text, line.len);
     group[line.len] = '\0';
