@@ -15,7 +15,7 @@
  *   3. Products and sums are checked; nothing is clamped.
  *   4. Alignment is a power of two and dimensions are >= 1 before anything is divided or masked.
  *   5. Nested arrays are walked with a small explicit stack.
- * Pages of the mapping that were walked are given back every few MiB: a hostile 256 MiB header
+ * Pages of the mapping that were walked are given back every few MiB: a hostile header of 64 MiB
  * stays out of the resident set (the page cache keeps them for those who need them again).
  * Overlapping tensors are allowed: they are only read, and tied weights may share their bytes. */
 #include "core/gguf_read.h"

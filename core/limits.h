@@ -24,7 +24,7 @@
 #define WORKERS_MAX 256u            /* worker threads: more never helps a bandwidth-bound step */
 
 /* Model files. */
-#define GGUF_METADATA_BYTES_MAX (256u << 20) /* header of a file: the largest vocabularies need about 20 MiB */
+#define GGUF_METADATA_BYTES_MAX (64u << 20) /* header of a file: large vocabularies need 20 MiB */
 #define GGUF_KEYS_MAX 65536u                 /* metadata keys: real files have under 100 */
 #define GGUF_TENSORS_MAX 65536u              /* tensors: large mixtures have about 2,000 */
 #define GGUF_NAME_BYTES_MAX 65535u           /* one key, by the format's own rule */

@@ -201,8 +201,8 @@ static void test_rope_factors_rise(void **state)
     drop_files(&s);
 }
 
-/* Both kinds, at sizes small and large: as many tokens as asked for, all different; every merge joins
- * two tokens into a third. */
+/* Both kinds, at sizes small and large: as many tokens as asked for, all different; every merge
+ * joins two tokens into a third. */
 static void check_vocab(enum mkmodel_vocab kind, uint32_t count)
 {
     struct mkmodel_spec s = small_spec();
