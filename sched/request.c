@@ -145,7 +145,7 @@ enum rc request_make(struct request **out, struct sched *s, const struct request
         return fault_set(fault, RC_INVALID, "min_tokens: the stop ids are the whole vocabulary");
     }
     r->seq.known = p->prompt_count;
-    r->salt = s->config.no_prefix_cache ? atomic_fetch_add(&s->salt_next, 1) : p->cache_salt;
+    r->salt = p->cache_salt;
     atomic_init(&r->arrival_us, clock_now_us(&s->clock));
     atomic_init(&r->refs, 2);
     *out = r;
@@ -194,6 +194,11 @@ void request_cancel(struct request *r)
 void *request_user(const struct request *r)
 {
     return r->params.user;
+}
+
+uint32_t request_choice(const struct request *r)
+{
+    return r->params.sampling.choice;
 }
 
 uint32_t request_prompt_count(const struct request *r)

@@ -63,6 +63,7 @@ float request_prompt_logprob(const struct request *r, uint32_t index);
 enum finish request_finish(const struct request *r);
 enum rc request_error(const struct request *r);
 void *request_user(const struct request *r);
+uint32_t request_choice(const struct request *r); /* its place among the choices of one prompt */
 uint32_t request_prompt_count(const struct request *r);
 
 /* Prompt tokens taken from the prefix cache; final with the first output token or the finish. */

@@ -119,50 +119,82 @@ void sched_close(struct sched *s)
     mem_free(s);
 }
 
-/* Takes a place among the live records; false when there is none. */
-static bool registry_reserve(struct sched *s)
+/* Takes places among the live records: all or none. */
+static bool registry_reserve(struct sched *s, uint32_t count)
 {
     pthread_mutex_lock(&s->registry_lock);
-    bool room = s->registry_count < s->config.requests_max;
-    s->registry_count += room;
+    bool room = count <= s->config.requests_max - s->registry_count;
+    s->registry_count += room ? count : 0;
     pthread_mutex_unlock(&s->registry_lock);
     return room;
 }
 
-static void registry_settle(struct sched *s, struct request *r)
+static void registry_return(struct sched *s, uint32_t count)
 {
     pthread_mutex_lock(&s->registry_lock);
-    if (r == NULL) {
-        s->registry_count--;
-    } else {
-        r->registry_next = s->registry;
-        if (s->registry != NULL)
-            s->registry->registry_prev = r;
-        s->registry = r;
-    }
+    s->registry_count -= count;
     pthread_mutex_unlock(&s->registry_lock);
+}
+
+static void registry_add(struct sched *s, struct request *r)
+{
+    pthread_mutex_lock(&s->registry_lock);
+    r->registry_next = s->registry;
+    if (s->registry != NULL)
+        s->registry->registry_prev = r;
+    s->registry = r;
+    pthread_mutex_unlock(&s->registry_lock);
+}
+
+/* Choice i of a group: one prompt, one place in the prefix cache, a draw of its own. */
+static enum rc make_choice(struct request **out, struct sched *s,
+                           const struct request_params *params, uint32_t i, uint64_t salt,
+                           struct fault *fault)
+{
+    struct request_params p = *params;
+    p.sampling.choice += i;
+    if (i > 0) { /* the prompt is scored once */
+        p.prompt_logprobs = false;
+        p.on_logits = NULL;
+    }
+    if (s->config.no_prefix_cache)
+        p.cache_salt = salt;
+    return request_make(out, s, &p, fault);
+}
+
+enum rc sched_submit_group(struct request **out, uint32_t count, struct sched *s,
+                           const struct request_params *params, struct fault *fault)
+{
+    must(s->magic == SCHED_MAGIC);
+    must(count > 0);
+    if (!registry_reserve(s, count))
+        return fault_set(fault, RC_FULL, "no room for %u more requests: at most %u may be live",
+                         count, s->config.requests_max);
+    uint64_t salt = atomic_fetch_add_explicit(&s->salt_next, 1, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        enum rc rc = make_choice(&out[i], s, params, i, salt, fault);
+        if (rc == RC_OK)
+            continue;
+        while (i > 0)
+            request_free(out[--i]);
+        registry_return(s, count);
+        count_up(&s->counters.refused, 1);
+        return rc;
+    }
+    count_up(&s->counters.submitted, count);
+    for (uint32_t i = 0; i < count; i++) {
+        registry_add(s, out[i]);
+        enum rc rc = ring_push(s->inbox, out[i]);
+        must(rc == RC_OK); /* two entries for every record: itself and one cancel notice */
+    }
+    return RC_OK;
 }
 
 enum rc sched_submit(struct request **out, struct sched *s, const struct request_params *params,
                      struct fault *fault)
 {
-    must(s->magic == SCHED_MAGIC);
     *out = NULL;
-    if (!registry_reserve(s))
-        return fault_set(fault, RC_FULL, "%u requests are live: no room for more",
-                         s->config.requests_max);
-    struct request *r;
-    enum rc rc = request_make(&r, s, params, fault);
-    registry_settle(s, r);
-    if (rc != RC_OK) {
-        count_up(&s->counters.refused, 1);
-        return rc;
-    }
-    count_up(&s->counters.submitted, 1);
-    *out = r;
-    rc = ring_push(s->inbox, r);
-    must(rc == RC_OK); /* two entries for every record: itself and one cancel notice */
-    return RC_OK;
+    return sched_submit_group(out, 1, s, params, fault);
 }
 
 /* New requests and cancel notices, in the order they came. */

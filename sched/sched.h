@@ -53,6 +53,12 @@ uint32_t sched_ctx_tokens(const struct sched *s);
 enum rc sched_submit(struct request **out, struct sched *s, const struct request_params *params,
                      struct fault *fault) ATTR_MUST_USE;
 
+/* sched_submit_group - count requests of one prompt, choices sampling.choice, + 1, ...: all or
+ * none. The prompt is computed once; each is scheduled, preempted, cancelled and released by
+ * itself. Scores of the prompt come with the first one. */
+enum rc sched_submit_group(struct request **out, uint32_t count, struct sched *s,
+                           const struct request_params *params, struct fault *fault) ATTR_MUST_USE;
+
 /* sched_step - one plan, run and commit; false when there was nothing to do. */
 bool sched_step(struct sched *s);
 

@@ -5,6 +5,8 @@
 #include "core/mem.h"
 #include "tests/sim/world.h"
 
+#define GROUP_MAX 6u
+
 /* Prompts begin like one of a few texts and go on by themselves, so that prefixes are shared.
  * The first text repeats itself, so that equal blocks follow different ones. */
 static void draw_prompt(struct world *w, struct client *c, uint32_t count)
@@ -66,20 +68,23 @@ static void draw_params(struct world *w, struct client *c)
     }
 }
 
-static struct client *free_client(struct world *w)
+/* Free places for a group; as many as there are. */
+static uint32_t free_clients(struct world *w, struct client **out, uint32_t count)
 {
-    for (uint32_t i = 0; i < w->config.requests_max; i++)
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < w->config.requests_max && found < count; i++)
         if (w->clients[i].request == NULL)
-            return &w->clients[i];
-    return NULL;
+            out[found++] = &w->clients[i];
+    return found;
 }
 
-/* What sched_submit must answer. */
-static bool check_answer(struct world *w, const struct client *c, enum rc rc, bool memory_fails)
+/* What the scheduler must answer to count requests like c. */
+static bool check_answer(struct world *w, const struct client *c, uint32_t count, enum rc rc,
+                         bool memory_fails)
 {
     const struct request_params *p = &c->params;
     bool fits = (uint64_t)p->prompt_count + (p->max_tokens > 0) <= sched_ctx_tokens(w->sched);
-    if (rc == RC_FULL && w->live + w->notices >= w->config.requests_max)
+    if (rc == RC_FULL && w->live + w->notices + count > w->config.requests_max)
         return true;
     if (rc == RC_NO_MEMORY && memory_fails)
         return true;
@@ -88,36 +93,50 @@ static bool check_answer(struct world *w, const struct client *c, enum rc rc, bo
     return true;
 }
 
+/* Choice i of the group that c describes was accepted as r. */
+static void accept(struct world *w, struct client *to, const struct client *c, uint32_t i,
+                   struct request *r)
+{
+    if (to != c)
+        *to = *c;
+    to->params.sampling.choice = i;
+    if (i > 0) {
+        to->params.prompt_logprobs = false;
+        to->params.on_logits = NULL;
+    }
+    uint32_t room = sched_ctx_tokens(w->sched) - c->params.prompt_count;
+    to->output_max = c->params.max_tokens < room ? c->params.max_tokens : room;
+    to->hash = SYMBOLIC_EMPTY;
+    for (uint32_t t = 0; t < c->params.prompt_count; t++)
+        to->hash = symbolic_extend(to->hash, c->prompt[t]);
+    to->order = w->order_next++;
+    to->request = r;
+    w->live++;
+}
+
 bool client_arrive(struct world *w)
 {
     static struct client overflow; /* a request that finds no place: its answer is RC_FULL */
-    struct client *c = free_client(w);
-    if (c == NULL)
-        c = &overflow;
-    *c = (struct client){ .hash = SYMBOLIC_EMPTY, .score_hash = SYMBOLIC_EMPTY };
+    struct client *places[GROUP_MAX];
+    struct request *r[GROUP_MAX];
+    uint32_t count = world_chance(w, w->habits.groups) ? world_draw(w, 2, GROUP_MAX) : 1;
+    struct client *c = free_clients(w, places, count) == count ? places[0] : &overflow;
+    *c = (struct client){ .score_hash = SYMBOLIC_EMPTY, .alone = count == 1 };
     draw_params(w, c);
     draw_prompt(w, c, c->params.prompt_count);
     draw_mask(c, w->symbolic.limits.vocab_count);
     bool memory_fails = world_chance(w, w->habits.fail_memory);
-    mem_fail_after(memory_fails ? 1 : 0);
-    struct request *r;
-    enum rc rc = sched_submit(&r, w->sched, &c->params, NULL);
+    mem_fail_after(memory_fails ? world_draw(w, 1, count) : 0);
+    enum rc rc = sched_submit_group(r, count, w->sched, &c->params, NULL);
     mem_fail_after(0);
-    if (!check_answer(w, c, rc, memory_fails))
+    if (!check_answer(w, c, count, rc, memory_fails))
         return false;
     if (w->options->log != NULL)
-        fprintf(w->options->log, "submit %llu: prompt %u max %u: %s\n",
-                (unsigned long long)w->order_next, c->params.prompt_count, c->params.max_tokens,
-                rc_text(rc));
-    if (rc != RC_OK)
-        return true;
-    uint32_t room = sched_ctx_tokens(w->sched) - c->params.prompt_count;
-    c->output_max = c->params.max_tokens < room ? c->params.max_tokens : room;
-    for (uint32_t i = 0; i < c->params.prompt_count; i++)
-        c->hash = symbolic_extend(c->hash, c->prompt[i]);
-    c->order = w->order_next++;
-    c->request = r;
-    w->live++;
+        fprintf(w->options->log, "submit %llu: %u x prompt %u max %u: %s\n",
+                (unsigned long long)w->order_next, count, c->params.prompt_count,
+                c->params.max_tokens, rc_text(rc));
+    for (uint32_t i = 0; rc == RC_OK && i < count; i++)
+        accept(w, places[i], c, i, r[i]);
     return true;
 }
 
@@ -207,8 +226,6 @@ static bool check_finish(struct world *w, const struct client *c, enum finish fi
 
 static bool read_one(struct world *w, struct client *c)
 {
-    if (c->request == NULL)
-        return world_broken(w, "I9: an event after the release", 0, 0);
     /* before the count: a finish is the last word */
     enum finish finish = request_finish(c->request);
     uint32_t count = request_output_count(c->request);
@@ -224,17 +241,36 @@ static bool read_one(struct world *w, struct client *c)
         return true;
     if (!check_finish(w, c, finish))
         return false;
+    uint32_t cached = request_cached_count(c->request);
+    if (cached >= c->params.prompt_count || (w->config.no_prefix_cache && c->alone && cached > 0))
+        return world_broken(w, "tokens from the cache", c->order, cached);
     sched_release(w->sched, c->request);
     c->request = NULL;
     w->live--;
     return true;
 }
 
+/* Choices of a group share one user pointer, the first one's. */
+static struct client *client_of(struct world *w, const struct request *r)
+{
+    struct client *c = request_user(r);
+    if (c->request == r)
+        return c;
+    for (uint32_t i = 0; i < w->config.requests_max; i++)
+        if (w->clients[i].request == r)
+            return &w->clients[i];
+    return NULL;
+}
+
 bool client_read_all(struct world *w)
 {
     struct request *r;
-    while ((r = sched_next_event(w->sched, 0)) != NULL)
-        if (!read_one(w, request_user(r)))
+    while ((r = sched_next_event(w->sched, 0)) != NULL) {
+        struct client *c = client_of(w, r);
+        if (c == NULL)
+            return world_broken(w, "I9: an event after the release", 0, 0);
+        if (!read_one(w, c))
             return false;
+    }
     return true;
 }

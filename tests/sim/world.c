@@ -60,6 +60,7 @@ static void draw_habits(struct world *w)
         .fail_step = calm ? 0 : world_draw(w, 0, 30),
         .fail_memory = calm ? 0 : world_draw(w, 0, 100),
         .stops = world_draw(w, 0, 600),
+        .groups = world_draw(w, 0, 200),
         .extras = world_draw(w, 0, 400),
     };
 }

@@ -25,6 +25,7 @@ struct habits {
     uint32_t fail_step;   /* the executor fails */
     uint32_t fail_memory; /* an allocation of a submission fails, per submission */
     uint32_t stops;       /* a request names stop ids, per request */
+    uint32_t groups;      /* a request has several choices, per request */
     uint32_t extras;      /* a request wants scores, logits or top lists, per request */
 };
 
@@ -40,6 +41,7 @@ struct client {
     uint64_t score_hash; /* of the prompt so far, as on_logits came */
     uint32_t scored;     /* calls of on_logits */
     bool cancelled;
+    bool alone; /* the only choice of its prompt */
 };
 
 struct world {

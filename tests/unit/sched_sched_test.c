@@ -402,6 +402,42 @@ static void test_shared_prompt_is_computed_once(void **state)
     rig_close(&g);
 }
 
+/* n > 1: one prefill, then every choice by itself, one of them cancelled; also without a cache. */
+static void test_choices_share_one_prefill(void **state)
+{
+    (void)state;
+    for (int off = 0; off < 2; off++) {
+        struct rig g;
+        struct sched_config c = small;
+        c.no_prefix_cache = off;
+        rig_open(&g, 64, &c);
+        int32_t prompt[200];
+        for (int t = 0; t < 200; t++)
+            prompt[t] = t * 4;
+        struct request_params p = {
+            .prompt = prompt, .prompt_count = 200, .max_tokens = 50, .sampling = sampling_default()
+        };
+        struct request *r[8], *other[1];
+        assert_int_equal(sched_submit_group(r, 8, g.sched, &p, NULL), RC_OK);
+        assert_int_equal(sched_submit_group(other, 1, g.sched, &p, NULL), RC_FULL);
+        step(&g, 10);
+        request_cancel(r[3]);
+        run_out(&g);
+        assert_int_equal(sched_stats_get(g.sched).prefill_tokens, 200 + 7);
+        for (uint32_t i = 0; i < 8; i++) {
+            assert_int_equal(request_choice(r[i]), i);
+            assert_int_equal(request_finish(r[i]), i == 3 ? FINISH_CANCELLED : FINISH_LENGTH);
+        }
+        bool differ = false;
+        for (uint32_t t = 0; t < 50; t++)
+            differ = differ || request_token(r[0], t) != request_token(r[1], t);
+        assert_true(differ);
+        assert_int_equal(kvpool_available_count(g.pool), 64);
+        assert_int_equal(kvpool_cached_count(g.pool) > 0, !off);
+        rig_close(&g);
+    }
+}
+
 /* The one that fills shared blocks is cancelled half way: another goes on from the very token. */
 static void test_cancel_while_others_wait_for_its_blocks(void **state)
 {
@@ -498,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_preempted_output_is_the_undisturbed_one),
         cmocka_unit_test(test_warm_equals_cold),
         cmocka_unit_test(test_shared_prompt_is_computed_once),
+        cmocka_unit_test(test_choices_share_one_prefill),
         cmocka_unit_test(test_cancel_while_others_wait_for_its_blocks),
         cmocka_unit_test(test_salts_keep_prompts_apart),
         cmocka_unit_test(test_open_survives_each_failed_allocation),
