@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""quire batch: the same answers as single runs, nothing lost and nothing twice."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from tap import check, equal, main, path, quire, read, rows, start, tiny, write
+
+TOKENS = 24
+
+
+def line(custom_id, **body):
+    return json.dumps({"custom_id": custom_id, "method": "POST", "url": "/v1/completions",
+                       "body": body})
+
+
+def job(count, tokens=TOKENS):
+    return "".join(line("id-%d" % i, prompt="Prompt %d of %s" % (i, "many " * (i % 7)),
+                        max_tokens=tokens, temperature=0.8, seed=i, ignore_eos=True) + "\n"
+                   for i in range(count))
+
+
+def texts(name):
+    """custom_id -> text; each id must be there once."""
+    out = {}
+    for row in rows(name):
+        equal(row["response"]["status_code"], 200, row)
+        check(row["custom_id"] not in out, row["custom_id"], "twice")
+        out[row["custom_id"]] = row["response"]["body"]["choices"][0]["text"]
+    return out
+
+
+def batch(source, target, *more, status=0):
+    return quire("batch", "-m", tiny(), "-i", path(source), "-o", path(target), "-c", 256, *more,
+                 status=status)
+
+
+def undisturbed():
+    if not os.path.exists(path("right.jsonl")):
+        write("job.jsonl", job(64))
+        batch("job.jsonl", "right.jsonl", "-q")
+    return texts("right.jsonl")
+
+
+def test_64_prompts_equal_64_single_runs():
+    right = undisturbed()
+    equal(len(right), 64)
+    for i, row in enumerate(job(64).splitlines()):
+        body = json.loads(row)["body"]
+        p = quire("run", "-m", tiny(), "-p", body["prompt"], "-n", TOKENS, "--temp", 0.8, "-s", i,
+                  "--ignore-eos", "--json", "-q", "-c", 256)
+        equal(json.loads(p.stdout)["text"], right["id-%d" % i], i)
+
+
+def test_window_and_pool_do_not_change_the_text():
+    right = undisturbed()
+    for number, more in enumerate([["--max-rows", 3], ["--kv-tokens", 256, "--chunk", 5]]):
+        batch("job.jsonl", "other-%d.jsonl" % number, "-q", *more)
+        equal(texts("other-%d.jsonl" % number), right)
+
+
+def wait_for_rows(name, count, process):
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        if os.path.exists(path(name)) and read(name).count(b"\n") >= count:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_killed_and_started_again_each_id_once():
+    right = undisturbed()
+    killed = 0
+    for at in [1, 12, 30, 50]:
+        p = start("batch", "-m", tiny(), "-i", path("job.jsonl"), "-o", path("killed.jsonl"), "-q",
+                  "-c", 256, stderr=subprocess.DEVNULL)
+        if wait_for_rows("killed.jsonl", at, p):
+            p.kill()
+            killed += 1
+        p.wait()
+        with open(path("killed.jsonl"), "ab") as f:  # and what a kill inside a write leaves
+            f.write(b'{"id":"batch_req_9","custom_id":"id-')
+    check(killed >= 2, "the job was over before it could be killed")
+    p = batch("job.jsonl", "killed.jsonl")
+    check(b"64 ok, 0 failed" in p.stderr, p.stderr[-300:])
+    equal(texts("killed.jsonl"), right)
+
+
+def test_sigterm_leaves_a_resumable_file():
+    right = undisturbed()
+    write("long.jsonl", job(64, 80))
+    for number, at in [(signal.SIGTERM, 2), (signal.SIGINT, 20)]:
+        p = start("batch", "-m", tiny(), "-i", path("long.jsonl"), "-o", path("stopped.jsonl"), "-c",
+                  256, stderr=subprocess.PIPE)
+        check(wait_for_rows("stopped.jsonl", at, p))
+        p.send_signal(number)
+        err = p.communicate(timeout=60)[1]
+        equal(p.returncode, 75, err[-300:])
+        check(b"start it again" in err, err[-300:])
+        check(read("stopped.jsonl").endswith(b"\n"))
+    batch("long.jsonl", "stopped.jsonl", "-q")
+    got = texts("stopped.jsonl")
+    equal(len(got), 64)
+    for custom_id, text in got.items():
+        check(text.startswith(right[custom_id]) or right[custom_id].endswith("\ufffd"), custom_id)
+
+
+def bad_rows(limit_words):
+    return "\n".join([
+        line("a", prompt="Hello", max_tokens=4),
+        "",
+        '{"custom_id": "b", "method": "POST", "url": "/v1/comp',
+        '{"method": "POST", "url": "/v1/completions", "body": {"prompt": "x"}}',
+        '{"custom_id": "c", "method": "POST", "url": "/v1/unknown", "body": {"prompt": "x"}}',
+        line("d", prompt="word " * limit_words),
+        line("e", prompt="x", max_tokens="4"),
+        line("f", prompt="x", stream=True),
+        line("g", prompt="bye", max_tokens=4),
+    ]) + "\n"
+
+
+def test_bad_rows_get_error_rows():
+    write("bad.jsonl", bad_rows(600))
+    p = batch("bad.jsonl", "bad-out.jsonl", status=5)
+    check(b"2 ok, 6 failed" in p.stderr.splitlines()[-1], p.stderr[-200:])
+    by_line = {row["line"]: row for row in rows("bad-out.jsonl")}
+    equal(sorted(by_line), [1, 3, 4, 5, 6, 7, 8, 9])
+    right = {1: ("a", 200, None), 3: (None, 400, "invalid_json"), 4: (None, 400, "missing_field"),
+             5: ("c", 404, "unknown_url"), 6: ("d", 400, "context_length_exceeded"),
+             7: ("e", 400, "invalid_type"), 8: ("f", 400, "not_supported"), 9: ("g", 200, None)}
+    for number, (custom_id, status, code) in right.items():
+        row = by_line[number]
+        equal(row["custom_id"], custom_id)
+        equal(row["response"]["status_code"], status)
+        equal(row["error"] and row["error"]["code"], code)
+        check("id" in row and "request_id" in row["response"])
+        if code is None:
+            equal(row["response"]["body"]["usage"]["completion_tokens"], 4)
+        else:
+            equal(row["response"]["body"]["error"]["code"], code)
+    for number in [3, 4]:
+        check("line %d" % number in by_line[number]["error"]["message"])
+    check("max_tokens" in by_line[7]["error"]["message"])
+    equal(by_line[6]["response"]["body"]["error"]["n_ctx"], 256)
+    before = read("bad-out.jsonl")
+    p = batch("bad.jsonl", "bad-out.jsonl", status=5)
+    check(b"2 ok, 6 failed (8 of them from before)" in p.stderr, p.stderr[-200:])
+    equal(read("bad-out.jsonl"), before)
+
+
+def test_no_final_line_end_blank_lines_and_crlf():
+    write("ends.jsonl", '\n  \n{"prompt": "x", "max_tokens": 2}\r\n\t\n{"prompt": "y", "max_tokens": 2}')
+    batch("ends.jsonl", "ends-out.jsonl", "-q")
+    equal(sorted(row["line"] for row in rows("ends-out.jsonl")), [3, 5])
+
+
+def test_shorthand_equals_run_with_its_defaults():
+    write("short.jsonl", '{"prompt": "the prompt"}\n')
+    batch("short.jsonl", "short-out.jsonl", "-q")
+    row = rows("short-out.jsonl")[0]
+    text = row["response"]["body"]["choices"][0]["text"]
+    equal(quire("run", "-m", tiny(), "-p", "the prompt", "-q", "-c", 256).stdout.decode(), text + "\n")
+    check(row["response"]["body"]["usage"]["completion_tokens"] <= 128)
+
+
+def test_stdin_to_stdout():
+    p = quire("batch", "-m", tiny(), "-i", "-", "-o", "-", "-q", "-c", 256, stdin=job(3, 4).encode())
+    equal(sorted(json.loads(s)["custom_id"] for s in p.stdout.splitlines()), ["id-0", "id-1", "id-2"])
+
+
+def test_rows_come_while_stdin_is_open():
+    p = start("batch", "-m", tiny(), "-i", "-", "-o", "-", "-q", "-c", 256, stdin=subprocess.PIPE,
+              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    for i in range(3):
+        p.stdin.write(line("k%d" % i, prompt="x", max_tokens=2).encode() + b"\n")
+        p.stdin.flush()
+        equal(json.loads(p.stdout.readline())["custom_id"], "k%d" % i)
+    p.stdin.close()
+    equal(p.wait(timeout=30), 0)
+    p.stdout.close()
+
+
+def test_same_custom_id_twice_in_one_input():
+    write("twice.jsonl", line("k", prompt="x", max_tokens=2) + "\n" + line("k", prompt="y") + "\n")
+    batch("twice.jsonl", "twice-out.jsonl", "-q", status=5)
+    out = {row["line"]: row for row in rows("twice-out.jsonl")}
+    equal([out[1]["custom_id"], out[2]["custom_id"]], ["k", None])
+    equal(out[2]["error"]["code"], "duplicate_custom_id")
+    batch("twice.jsonl", "twice-out.jsonl", "-q", status=5)
+    equal(len(rows("twice-out.jsonl")), 2)
+
+
+def test_several_prompts_and_choices():
+    write("many.jsonl", line("k", prompt=["a b", "c d"], n=3, max_tokens=6, seed=5, logprobs=1) + "\n")
+    batch("many.jsonl", "many-out.jsonl", "-q")
+    choices = rows("many-out.jsonl")[0]["response"]["body"]["choices"]
+    equal([c["index"] for c in choices], list(range(6)))
+    check(len({c["text"] for c in choices[:3]}) > 1, "choices draw alike")
+    for c in choices:
+        for chosen, top in zip(c["logprobs"]["token_logprobs"], c["logprobs"]["top_logprobs"]):
+            check(chosen <= max(top.values()))
+
+
+def test_output_of_something_else_is_refused():
+    write("notes.txt", "my notes\n")
+    write("one.jsonl", '{"prompt": "x"}\n')
+    p = batch("one.jsonl", "notes.txt", status=2)
+    check(b"is no row of a batch job" in p.stderr, p.stderr)
+    equal(read("notes.txt"), b"my notes\n")
+    p = batch("one.jsonl", "one.jsonl", status=2)
+    equal(read("one.jsonl"), b'{"prompt": "x"}\n')
+    p = batch("nothing.jsonl", "x.jsonl", status=2)
+    check(b"-i" in p.stderr)
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""quire logits, perplexity and bench: the same bits on every way, and numbers that agree."""
+import array
+import json
+import math
+import os
+
+from tap import GOLDEN, Skip, check, equal, main, model, path, quire, read, tiny, write
+
+TOKENS = [(i * 37 + i * i) % 500 for i in range(100)]
+
+
+def logits(*more, source=None, name=None):
+    write("tokens.txt", " ".join(map(str, TOKENS)))
+    quire("logits", "-m", name or tiny(), "--tokens", source or path("tokens.txt"), "-o", path("out.f32"),
+          "-q", *more)
+    return read("out.f32")
+
+
+def test_logits_are_the_same_bits_on_every_way():
+    right = logits()
+    equal(len(right), 100 * 512 * 4)
+    for rows in [1, 2, 5, 16]:
+        for chunk in [1, 7, 32, 100]:
+            equal(logits("--rows", rows, "--chunk", chunk, "--threads", 1 + rows % 2), right, rows, chunk)
+    for more in [["--isa", "scalar"], ["-t", 2, "--chunk", 200], ["--kv-tokens", 4096], ["-c", 500]]:
+        equal(logits(*more), right, more)
+
+
+def test_act_f32_is_near_but_another_arithmetic():
+    a, b = array.array("f", logits()), array.array("f", logits("--act", "f32"))
+    nmse = sum((x - y) ** 2 for x, y in zip(a, b)) / sum(y * y for y in b)
+    check(0 < nmse < 0.01, nmse)
+
+
+def test_token_lists_in_every_spelling():
+    right = logits()
+    equal(logits(source=write("json.txt", json.dumps(TOKENS))), right)
+    equal(logits(source=write("lines.txt", "\n".join(map(str, TOKENS)) + "\n")), right)
+    for bad in ["1 2 512", "1 two", "", "-3"]:
+        p = quire("logits", "-m", tiny(), "--tokens", write("bad.txt", bad), "-o", path("x"), status=2)
+        check(b"--tokens" in p.stderr or b"token 512" in p.stderr, p.stderr)
+    equal(logits("--rows", 3, source=write("one.txt", "7")), right[:0] + logits(source=path("one.txt")))
+
+
+def log_probability(row, token):
+    top = max(row)
+    return row[token] - top - math.log(sum(math.exp(x - top) for x in row))
+
+
+def test_perplexity_agrees_with_the_logits():
+    text = "Some text to score, with numbers 1234 and a few more words than one chunk holds. " * 4
+    write("text.txt", text)
+    ids = json.loads(quire("tokenize", "-m", tiny(), "-f", path("text.txt"), "--ids").stdout)
+    chunk, total, scored = 64, 0.0, 0
+    for begin in range(0, len(ids), chunk):
+        part = ids[begin:begin + chunk]
+        write("part.txt", json.dumps(part))
+        all_logits = array.array("f", logits(source=path("part.txt")))
+        for i in range(len(part) - 1):
+            total -= log_probability(all_logits[i * 512:(i + 1) * 512], part[i + 1])
+            scored += 1
+    for more in [[], ["--chunk", 9], ["--max-rows", 1], ["-t", 1]]:
+        out = json.loads(quire("perplexity", "-m", tiny(), "-f", path("text.txt"), "-c", chunk, "--json",
+                               "-q", *more).stdout)
+        equal(out["tokens_scored"], scored)
+        equal(out["tokens"], len(ids))
+        check(abs(out["nll_mean"] - total / scored) < 1e-4, out, total / scored)
+        check(abs(out["perplexity"] - math.exp(out["nll_mean"])) < 1e-9 * out["perplexity"])
+    plain = quire("perplexity", "-m", tiny(), "-f", path("text.txt"), "-c", chunk, "-q").stdout.decode()
+    check(plain.startswith("perplexity %.6f" % out["perplexity"]), plain)
+    quire("perplexity", "-m", tiny(), "-f", write("short.txt", "a"), status=2)
+
+
+def test_perplexity_of_a_vocabulary_with_bos():
+    spm = model("spm", "--type", "F16", "--vocab-kind", "spm", "--seed", 3)
+    write("text.txt", "words and words " * 20)
+    out = json.loads(quire("perplexity", "-m", spm, "-f", path("text.txt"), "-c", 32, "--json", "-q").stdout)
+    equal(out["tokens_scored"], out["tokens"])  # BOS stands first in each chunk
+
+
+def test_golden_logits_through_the_command():
+    folder = os.path.join(GOLDEN, "models")
+    if not os.path.isdir(folder):
+        raise Skip("no golden models at " + GOLDEN)
+    ids = open(os.path.join(folder, "tokens.txt")).read()
+    write("golden.txt", ids)
+    got = array.array("f", logits("--rows", 2, name=os.path.join(folder, "llama-F32.gguf"),
+                                  source=path("golden.txt")))
+    with open(os.path.join(folder, "llama-F32.logits.f32"), "rb") as f:
+        right = array.array("f", f.read())
+    equal(len(got), len(right))
+    nmse = sum((x - y) ** 2 for x, y in zip(got, right)) / sum(y * y for y in right)
+    check(nmse < 1e-6 + 1e-9, nmse)
+
+
+def test_bench_rows():
+    p = quire("bench", "-m", tiny(), "-npp", 40, "-ntg", "4,8", "-npl", "1,2,4", "-t", 2, "--jsonl")
+    got = [json.loads(s) for s in p.stdout.splitlines()]
+    equal([(r["n_pp"], r["n_tg"], r["n_pl"]) for r in got],
+          [(40, tg, pl) for tg in (4, 8) for pl in (1, 2, 4)])
+    for r in got:
+        check(r["pp_tps"] > 0 and r["tg_tps"] > 0)
+        check(abs(r["pp_tps"] * r["t_pp"] - r["n_pp"] * r["n_pl"]) < 1e-6 * r["n_pp"] * r["n_pl"])
+        check(abs(r["tg_tps"] * r["t_tg"] - r["n_tg"] * r["n_pl"]) < 1e-6 * r["n_tg"] * r["n_pl"])
+        equal(r["weight_bytes_per_step"], got[0]["weight_bytes_per_step"])
+        equal(r["threads"], 2)
+    table = quire("bench", "-m", tiny(), "-npp", 8, "-ntg", 2, "-npl", 3, "-r", 3).stdout.decode()
+    equal(len(table.splitlines()), 3)
+    quire("bench", "-m", tiny(), "-npp", 40, "-ntg", 4, "-c", 20, status=2)
+    quire("bench", "-m", tiny(), "-npp", 40, "-ntg", 4, "-npl", 4, "--kv-tokens", 64, status=4)
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Flags and exit statuses that every command shares."""
+from tap import check, equal, main, quire, tiny, write
+
+COMMANDS = ["run", "batch", "bench", "perplexity", "logits"]
+
+
+def said(p):
+    return p.stderr.decode()
+
+
+def test_unknown_flag_names_the_nearest():
+    for command in COMMANDS:
+        p = quire(command, "--thread", "2", status=2)
+        check("unknown flag --thread; the nearest is --threads" in said(p), said(p))
+        equal(p.stdout, b"")
+    check("--temp" in said(quire("run", "--tmep", "1", status=2)))
+    check("-npl" in said(quire("bench", "-nplx", "1", status=2)))
+
+
+def test_unknown_command_names_the_nearest():
+    check("the nearest is batch" in said(quire("bach", status=2)))
+    check("usage: quire COMMAND" in said(quire(status=2)))
+
+
+def test_help_of_every_command_is_data():
+    text = quire("help").stdout.decode()
+    for command in COMMANDS:
+        check(command in text)
+        help_text = quire(command, "--help").stdout
+        equal(help_text, quire("help", command).stdout)
+        for flag in [b"-m, --model", b"-c, --ctx-size", b"--kv-tokens", b"--max-rows", b"--chunk",
+                     b"-t, --threads", b"--isa", b"--act", b"QUIRE_THREADS"]:
+            check(flag in help_text, command, "lacks", flag)
+
+
+def test_version_says_how_it_was_built():
+    text = quire("--version").stdout.decode()
+    for word in ["quire ", "compiler", "isa", "allocator"]:
+        check(word in text, text)
+
+
+def test_wrong_values_name_flag_and_range():
+    p = quire("run", "-m", tiny(), "-c", "12x", status=2)
+    check("-c takes a whole number from 0 to 1048576, not '12x'" in said(p), said(p))
+    p = quire("run", "-m", tiny(), "-p", "x", status=2, env={"QUIRE_TOP_K": "many"})
+    check("QUIRE_TOP_K takes a whole number" in said(p), said(p))
+    check("--isa takes one of auto, scalar" in said(quire("run", "--isa", "mmx", status=2)))
+    check("--logit-bias" in said(quire("run", "-m", tiny(), "-p", "x", "--logit-bias", "9999+1", status=2)))
+    check("top_p" in said(quire("run", "-m", tiny(), "-p", "x", "--top-p", "0", status=2)))
+
+
+def test_missing_flags():
+    check("-m MODEL is missing" in said(quire("run", "-p", "x", status=2)))
+    check("-i is missing" in said(quire("batch", "-m", tiny(), status=2)))
+    check("-o is missing" in said(quire("batch", "-m", tiny(), "-i", "x", status=2)))
+    check("-f FILE is missing" in said(quire("perplexity", "-m", tiny(), status=2)))
+    check("--tokens is missing" in said(quire("logits", "-m", tiny(), "-o", "x", status=2)))
+
+
+def test_flags_of_other_engines_are_ignored_with_a_note():
+    p = quire("run", "-m", tiny(), "-p", "a", "-n", 1, "-ngl", "99", "--mlock", "-fa", "on", "--no-mmap")
+    for flag in ["-ngl", "--mlock", "-fa", "--no-mmap"]:
+        equal(said(p).count("note: %s is ignored" % flag), 1)
+
+
+def test_bad_models_exit_3():
+    for text in [b"GGUF", b"<html></html>", b""]:
+        bad = write("bad.gguf", text)
+        for command in [["run", "-p", "x"], ["bench"], ["perplexity", "-f", bad]]:
+            p = quire(command[0], "-m", bad, *command[1:], status=3)
+            equal(len(said(p).splitlines()), 1, said(p))
+    quire("run", "-m", "/nonexistent.gguf", "-p", "x", status=3)
+
+
+def test_what_cannot_fit_exits_4():
+    p = quire("run", "-m", tiny(), "-p", "x", "--kv-tokens", "1000M", status=4)
+    check("do not fit" in said(p) and "MiB available" in said(p), said(p))
+
+
+def test_start_lines_say_what_was_taken():
+    text = said(quire("run", "-m", tiny(), "-p", "x", "-n", 1, "-c", 96, "--kv-tokens", 64, "-t", 1))
+    for word in ["Q8_0", "64 tokens a request", "KV pool 64 tokens", "threads", "isa", "int8"]:
+        check(word in text, word, "not in", text)
+    equal(said(quire("run", "-m", tiny(), "-p", "x", "-n", 1, "-q")), "")
+
+
+if __name__ == "__main__":
+    main(globals())
