@@ -93,8 +93,8 @@ def test_sigterm_leaves_a_resumable_file():
     right = undisturbed()
     write("long.jsonl", job(64, 80))
     for number, at in [(signal.SIGTERM, 2), (signal.SIGINT, 20)]:
-        p = start("batch", "-m", tiny(), "-i", path("long.jsonl"), "-o", path("stopped.jsonl"), "-c",
-                  256, stderr=subprocess.PIPE)
+        p = start("batch", "-m", tiny(), "-i", path("long.jsonl"), "-o", path("stopped.jsonl"),
+                  "-c", 256, stderr=subprocess.PIPE)
         check(wait_for_rows("stopped.jsonl", at, p))
         p.send_signal(number)
         err = p.communicate(timeout=60)[1]
@@ -152,7 +152,8 @@ def test_bad_rows_get_error_rows():
 
 
 def test_no_final_line_end_blank_lines_and_crlf():
-    write("ends.jsonl", '\n  \n{"prompt": "x", "max_tokens": 2}\r\n\t\n{"prompt": "y", "max_tokens": 2}')
+    write("ends.jsonl", '\n  \n{"prompt": "x", "max_tokens": 2}\r\n\t\n'
+          '{"prompt": "y", "max_tokens": 2}')
     batch("ends.jsonl", "ends-out.jsonl", "-q")
     equal(sorted(row["line"] for row in rows("ends-out.jsonl")), [3, 5])
 
@@ -162,13 +163,16 @@ def test_shorthand_equals_run_with_its_defaults():
     batch("short.jsonl", "short-out.jsonl", "-q")
     row = rows("short-out.jsonl")[0]
     text = row["response"]["body"]["choices"][0]["text"]
-    equal(quire("run", "-m", tiny(), "-p", "the prompt", "-q", "-c", 256).stdout.decode(), text + "\n")
+    p = quire("run", "-m", tiny(), "-p", "the prompt", "-q", "-c", 256)
+    equal(p.stdout.decode(), text + "\n")
     check(row["response"]["body"]["usage"]["completion_tokens"] <= 128)
 
 
 def test_stdin_to_stdout():
-    p = quire("batch", "-m", tiny(), "-i", "-", "-o", "-", "-q", "-c", 256, stdin=job(3, 4).encode())
-    equal(sorted(json.loads(s)["custom_id"] for s in p.stdout.splitlines()), ["id-0", "id-1", "id-2"])
+    p = quire("batch", "-m", tiny(), "-i", "-", "-o", "-", "-q", "-c", 256,
+              stdin=job(3, 4).encode())
+    ids = sorted(json.loads(s)["custom_id"] for s in p.stdout.splitlines())
+    equal(ids, ["id-0", "id-1", "id-2"])
 
 
 def test_rows_come_while_stdin_is_open():
@@ -194,7 +198,8 @@ def test_same_custom_id_twice_in_one_input():
 
 
 def test_several_prompts_and_choices():
-    write("many.jsonl", line("k", prompt=["a b", "c d"], n=3, max_tokens=6, seed=5, logprobs=1) + "\n")
+    write("many.jsonl",
+          line("k", prompt=["a b", "c d"], n=3, max_tokens=6, seed=5, logprobs=1) + "\n")
     batch("many.jsonl", "many-out.jsonl", "-q")
     choices = rows("many-out.jsonl")[0]["response"]["body"]["choices"]
     equal([c["index"] for c in choices], list(range(6)))

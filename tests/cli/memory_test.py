@@ -33,15 +33,17 @@ def mappings(pid):
 
 
 def test_two_processes_share_the_weights():
-    big = model("big", "--shape", "custom", "--width", 768, "--heads", 12, "--kv-heads", 4, "--layers", 8,
-                "--ffn", 2048, "--vocab", 8192, "--ctx", 1024, "--type", "Q8_0", "--direct")
+    big = model("big", "--shape", "custom", "--width", 768, "--heads", 12, "--kv-heads", 4,
+                "--layers", 8, "--ffn", 2048, "--vocab", 8192, "--ctx", 1024, "--type", "Q8_0",
+                "--direct")
     size = os.path.getsize(big)
     line = json.dumps({"prompt": "some words " * 20, "max_tokens": 4}).encode() + b"\n"
     processes = []
     try:
         for _ in range(2):
-            p = subprocess.Popen([QUIRE, "batch", "-m", big, "-i", "-", "-o", "-", "-c", "512"], env=ENV,
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            p = subprocess.Popen([QUIRE, "batch", "-m", big, "-i", "-", "-o", "-", "-c", "512"],
+                                 env=ENV, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE)
             processes.append(p)
             p.stdin.write(line)
             p.stdin.flush()
@@ -63,10 +65,11 @@ def test_two_processes_share_the_weights():
     check(pss <= 1.05 * size, "Pss", pss, "file", size)
     check(pss >= 0.9 * size, "the weights are not mapped at all:", pss, "of", size)
     for m, text in zip(maps, texts):
-        pool, scratch = map(int, re.search(r"KV pool \d+ tokens, (\d+) MiB; scratch (\d+) MiB", text).groups())
+        said = re.search(r"KV pool \d+ tokens, (\d+) MiB; scratch (\d+) MiB", text)
+        pool, scratch = map(int, said.groups())
         private = sum(f["Private_Dirty"] + f["Private_Clean"] for name, f in m if name != big)
-        check(private < (pool + scratch + 50) * MIB, "private", private / MIB, "pool", pool, "scratch",
-              scratch)
+        check(private < (pool + scratch + 50) * MIB, "private", private / MIB, "pool", pool,
+              "scratch", scratch)
 
 
 if __name__ == "__main__":

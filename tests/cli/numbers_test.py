@@ -13,8 +13,8 @@ TOKENS = [(i * 37 + i * i) % 500 for i in range(100)]
 
 def logits(*more, source=None, name=None):
     write("tokens.txt", " ".join(map(str, TOKENS)))
-    quire("logits", "-m", name or tiny(), "--tokens", source or path("tokens.txt"), "-o", path("out.f32"),
-          "-q", *more)
+    quire("logits", "-m", name or tiny(), "--tokens", source or path("tokens.txt"), "-o",
+          path("out.f32"), "-q", *more)
     return read("out.f32")
 
 
@@ -23,8 +23,10 @@ def test_logits_are_the_same_bits_on_every_way():
     equal(len(right), 100 * 512 * 4)
     for rows in [1, 2, 5, 16]:
         for chunk in [1, 7, 32, 100]:
-            equal(logits("--rows", rows, "--chunk", chunk, "--threads", 1 + rows % 2), right, rows, chunk)
-    for more in [["--isa", "scalar"], ["-t", 2, "--chunk", 200], ["--kv-tokens", 4096], ["-c", 500]]:
+            got = logits("--rows", rows, "--chunk", chunk, "--threads", 1 + rows % 2)
+            equal(got, right, rows, chunk)
+    for more in [["--isa", "scalar"], ["-t", 2, "--chunk", 200], ["--kv-tokens", 4096],
+                 ["-c", 500]]:
         equal(logits(*more), right, more)
 
 
@@ -39,14 +41,22 @@ def test_token_lists_in_every_spelling():
     equal(logits(source=write("json.txt", json.dumps(TOKENS))), right)
     equal(logits(source=write("lines.txt", "\n".join(map(str, TOKENS)) + "\n")), right)
     for bad in ["1 2 512", "1 two", "", "-3"]:
-        p = quire("logits", "-m", tiny(), "--tokens", write("bad.txt", bad), "-o", path("x"), status=2)
+        p = quire("logits", "-m", tiny(), "--tokens", write("bad.txt", bad), "-o", path("x"),
+                  status=2)
         check(b"--tokens" in p.stderr or b"token 512" in p.stderr, p.stderr)
-    equal(logits("--rows", 3, source=write("one.txt", "7")), right[:0] + logits(source=path("one.txt")))
+    one = logits(source=write("one.txt", "7"))
+    equal(len(one), 512 * 4)
+    equal(logits("--rows", 3, source=path("one.txt")), one)
 
 
 def log_probability(row, token):
     top = max(row)
     return row[token] - top - math.log(sum(math.exp(x - top) for x in row))
+
+
+def perplexity(name, chunk, *more):
+    return json.loads(quire("perplexity", "-m", name, "-f", path("text.txt"), "-c", chunk, "--json",
+                            "-q", *more).stdout)
 
 
 def test_perplexity_agrees_with_the_logits():
@@ -62,13 +72,13 @@ def test_perplexity_agrees_with_the_logits():
             total -= log_probability(all_logits[i * 512:(i + 1) * 512], part[i + 1])
             scored += 1
     for more in [[], ["--chunk", 9], ["--max-rows", 1], ["-t", 1]]:
-        out = json.loads(quire("perplexity", "-m", tiny(), "-f", path("text.txt"), "-c", chunk, "--json",
-                               "-q", *more).stdout)
+        out = perplexity(tiny(), chunk, *more)
         equal(out["tokens_scored"], scored)
         equal(out["tokens"], len(ids))
         check(abs(out["nll_mean"] - total / scored) < 1e-4, out, total / scored)
         check(abs(out["perplexity"] - math.exp(out["nll_mean"])) < 1e-9 * out["perplexity"])
-    plain = quire("perplexity", "-m", tiny(), "-f", path("text.txt"), "-c", chunk, "-q").stdout.decode()
+    p = quire("perplexity", "-m", tiny(), "-f", path("text.txt"), "-c", chunk, "-q")
+    plain = p.stdout.decode()
     check(plain.startswith("perplexity %.6f" % out["perplexity"]), plain)
     quire("perplexity", "-m", tiny(), "-f", write("short.txt", "a"), status=2)
 
@@ -76,7 +86,7 @@ def test_perplexity_agrees_with_the_logits():
 def test_perplexity_of_a_vocabulary_with_bos():
     spm = model("spm", "--type", "F16", "--vocab-kind", "spm", "--seed", 3)
     write("text.txt", "words and words " * 20)
-    out = json.loads(quire("perplexity", "-m", spm, "-f", path("text.txt"), "-c", 32, "--json", "-q").stdout)
+    out = perplexity(spm, 32)
     equal(out["tokens_scored"], out["tokens"])  # BOS stands first in each chunk
 
 

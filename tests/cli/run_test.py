@@ -72,7 +72,8 @@ def test_context_ends_the_answer():
 
 def test_ctrl_c_ends_it_with_130():
     big = ["-n", -1, "-c", 20000, "--kv-tokens", 20000, "--ignore-eos"]
-    p = start("run", "-m", tiny(), "-p", "abc", *big, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p = start("run", "-m", tiny(), "-p", "abc", *big, stdout=subprocess.PIPE,
+              stderr=subprocess.PIPE)
     check(len(p.stdout.read(20)) == 20)  # it streams
     p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=30)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What the scripts in this folder share: the program under test, small models, and TAP output.
 
-A test is a function named test_*; its first docstring line or its name is what is printed. It fails by
-an exception (check, assert) and is skipped by raising Skip with the reason. main() runs them all.
+A test is a function named test_*, and its name is what is printed. It fails by an exception (check,
+equal) and is skipped by raising Skip with the reason. main() runs them all.
 """
 import atexit
 import json
@@ -48,7 +48,8 @@ def model(name, *flags):
     """A model made by mkmodel once per script."""
     out = path(name + ".gguf")
     if not os.path.exists(out):
-        subprocess.run([MKMODEL, *map(str, flags), "-o", out], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([MKMODEL, *map(str, flags), "-o", out], check=True,
+                       stdout=subprocess.DEVNULL)
     return out
 
 
