@@ -63,7 +63,8 @@ static bool is_mergeable(uint8_t type)
 
 /* Turns normal tokens into bytes and puts them into the table. A normal token with other
  * characters than the alphabet's stands for itself and comes out of no merge. */
-static enum rc read_tokens(struct tokenizer *t, const int16_t alphabet[ALPHABET_END])
+static enum rc read_tokens(struct tokenizer *t, const int16_t alphabet[ALPHABET_END],
+                           struct fault *fault)
 {
     size_t total = 0;
     for (uint32_t i = 0; i < t->count; i++)
@@ -83,21 +84,39 @@ static enum rc read_tokens(struct tokenizer *t, const int16_t alphabet[ALPHABET_
             continue;
         *s = (struct tok_text){ t->blob + used, (uint32_t)len };
         used += len;
-        tok_table_put(&t->table, t->texts, (int32_t)i);
+        if (!tok_table_put(&t->table, t->texts, (int32_t)i))
+            return fault_set(fault, RC_UNSUPPORTED, "tokenizer.ggml.tokens has colliding texts");
         if (len == 1)
             t->byte_ids[(unsigned char)s->text[0]] = (int32_t)i;
     }
     return RC_OK;
 }
 
-static uint32_t pair_slot(const struct tokenizer *t, uint64_t key)
+static uint32_t pair_home(const struct tokenizer *t, uint64_t key)
 {
     uint64_t h = key * 0xd6e8feb86659fd93u;
     h ^= h >> 32;
-    uint32_t i = (uint32_t)(h * 0xff51afd7ed558ccdu >> 32) & t->pair_mask;
+    return (uint32_t)(h * 0xff51afd7ed558ccdu >> 32) & t->pair_mask;
+}
+
+/* Slot of the pair, or the empty one where it would be. */
+static uint32_t pair_slot(const struct tokenizer *t, uint64_t key)
+{
+    uint32_t i = pair_home(t, key);
     while (t->pairs[i].rank != MERGE_NO_RANK && t->pairs[i].key != key)
         i = (i + 1) & t->pair_mask;
     return i;
+}
+
+/* Of equal merges the first one counts. False when too many pairs collide, as in tok_table_put. */
+static bool put_pair(struct tokenizer *t, struct tok_pair pair)
+{
+    uint32_t i = pair_slot(t, pair.key);
+    if (((i - pair_home(t, pair.key)) & t->pair_mask) > TOK_PROBES_MAX)
+        return false;
+    if (t->pairs[i].rank == MERGE_NO_RANK)
+        t->pairs[i] = pair;
+    return true;
 }
 
 static enum rc open_pairs(struct tokenizer *t, size_t count)
@@ -169,9 +188,8 @@ static enum rc read_merge(struct tokenizer *t, const int16_t alphabet[ALPHABET_E
                          index);
     }
     uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
-    struct tok_pair *p = &t->pairs[pair_slot(t, key)];
-    if (p->rank == MERGE_NO_RANK) /* of equal merges the first one counts */
-        *p = (struct tok_pair){ key, index, joint };
+    if (!put_pair(t, (struct tok_pair){ key, index, joint }))
+        return fault_set(fault, RC_UNSUPPORTED, "tokenizer.ggml.merges has colliding pairs");
     return RC_OK;
 }
 
@@ -179,7 +197,7 @@ enum rc tok_bpe_open(struct tokenizer *t, const struct gguf *g, struct fault *fa
 {
     int16_t alphabet[ALPHABET_END];
     fill_alphabet(alphabet);
-    enum rc rc = read_tokens(t, alphabet);
+    enum rc rc = read_tokens(t, alphabet, fault);
     if (rc != RC_OK)
         return rc;
     const struct gguf_key *key;

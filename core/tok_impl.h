@@ -52,6 +52,7 @@ struct tokenizer {
     int32_t bos, eos, unknown;        /* -1 = none */
     int32_t ends[TOK_ENDS_MAX];
     uint32_t end_count;
+    bool joins_blank[256]; /* SPM: a token has a blank after this byte */
     bool adds_bos, adds_eos;
     bool adds_blank;          /* SPM: a blank before the text and after each added token */
     bool eats_blanks;         /* Phi-3: blanks after an added token belong to it ... */

@@ -65,6 +65,19 @@ static enum rc read_scores(struct tokenizer *t, const struct gguf *g, struct fau
     return RC_OK;
 }
 
+static bool is_blank(const char *text, size_t len)
+{
+    return len >= TOK_BLANK_BYTES && memcmp(text, TOK_BLANK, TOK_BLANK_BYTES) == 0;
+}
+
+/* Notes the bytes after which some token goes on with a blank: there the text cannot be parted. */
+static void note_inner_blanks(struct tokenizer *t, const struct tok_text *s)
+{
+    for (uint32_t i = 1; i < s->len; i++)
+        if (is_blank(s->text + i, s->len - i))
+            t->joins_blank[(unsigned char)s->text[i - 1]] = true;
+}
+
 enum rc tok_spm_open(struct tokenizer *t, const struct gguf *g, struct fault *fault)
 {
     enum rc rc = read_scores(t, g, fault);
@@ -81,17 +94,38 @@ enum rc tok_spm_open(struct tokenizer *t, const struct gguf *g, struct fault *fa
                                  "tokenizer.ggml.tokens[%u] is a byte token, but not <0xNN>", i);
             t->byte_ids[byte] = (int32_t)i;
         } else if (t->types[i] != TOK_CONTROL && t->types[i] != TOK_UNKNOWN && s->len > 0) {
-            tok_table_put(&t->table, t->texts, (int32_t)i);
+            if (!tok_table_put(&t->table, t->texts, (int32_t)i))
+                return fault_set(fault, RC_UNSUPPORTED,
+                                 "tokenizer.ggml.tokens has colliding texts");
+            note_inner_blanks(t, s);
         }
     }
     return RC_OK;
 }
 
+/* A text with escaped blanks, and the part [begin, end) of it that is being joined. */
 struct spm_text {
     const struct tokenizer *t;
     const char *text;
     uint32_t len;
+    uint32_t begin, end;
+    bool after_unknown; /* the last id written is the unknown token */
 };
+
+/* End of the part that begins at pos: the next blank after something that no token has before one.
+ * Nothing is ever joined across it, so the parts may be joined one by one, in the cache. */
+static uint32_t part_end(const struct spm_text *x, uint32_t pos)
+{
+    bool after_blank = false;
+    for (uint32_t i = pos; i < x->len;) {
+        bool blank = is_blank(x->text + i, x->len - i);
+        if (blank && i > pos && !after_blank && !x->t->joins_blank[(unsigned char)x->text[i - 1]])
+            return i;
+        after_blank = blank;
+        i += blank ? TOK_BLANK_BYTES : 1;
+    }
+    return x->len;
+}
 
 static bool spm_pair(const void *ctx, const struct merge_symbol *left,
                      const struct merge_symbol *right, uint32_t *rank, int32_t *id)
@@ -151,20 +185,20 @@ int32_t tok_spm_find(const struct tokenizer *t, const char *text, size_t len)
 /* A symbol is a character; a byte that is no UTF-8 is one of its own. */
 static size_t symbol_bytes(const struct spm_text *x, size_t pos)
 {
-    struct utf8_step step = utf8_decode(x->text + pos, x->len - pos);
+    struct utf8_step step = utf8_decode(x->text + pos, x->end - pos);
     return step.state == UTF8_OK ? step.len : 1;
 }
 
 static enum rc split_symbols(const struct spm_text *x, struct merge *m, uint32_t *count)
 {
     uint32_t n = 0;
-    for (size_t pos = 0; pos < x->len; n++)
+    for (size_t pos = x->begin; pos < x->end; n++)
         pos += symbol_bytes(x, pos);
     *count = n;
     enum rc rc = merge_reserve(m, n);
     if (rc != RC_OK)
         return rc;
-    size_t pos = 0;
+    size_t pos = x->begin;
     for (uint32_t i = 0; i < n; i++) {
         struct merge_symbol *s = &m->symbols[i];
         s->begin = (uint32_t)pos;
@@ -181,36 +215,32 @@ static enum rc split_symbols(const struct spm_text *x, struct merge *m, uint32_t
 
 /* A character that is no token: its bytes if the vocabulary has all of them, else the unknown
  * token, once for neighbours. */
-static enum rc write_unknown(const struct spm_text *x, const struct merge_symbol *s,
-                             bool *after_unknown, struct token_list *out)
+static enum rc write_unknown(struct spm_text *x, const struct merge_symbol *s,
+                             struct token_list *out)
 {
-    bool has_bytes = true;
+    bool has_bytes = true, repeated = x->after_unknown;
     for (uint32_t i = s->begin; i < s->end; i++)
         has_bytes = has_bytes && x->t->byte_ids[(unsigned char)x->text[i]] >= 0;
+    x->after_unknown = !has_bytes;
+    if (!has_bytes && x->t->unknown < 0)
+        return RC_INVALID;
+    if (!has_bytes)
+        return repeated ? RC_OK : token_list_push(out, x->t->unknown);
     enum rc rc = RC_OK;
-    if (has_bytes) {
-        for (uint32_t i = s->begin; i < s->end && rc == RC_OK; i++)
-            rc = token_list_push(out, x->t->byte_ids[(unsigned char)x->text[i]]);
-    } else if (x->t->unknown < 0) {
-        rc = RC_INVALID;
-    } else if (!*after_unknown) {
-        rc = token_list_push(out, x->t->unknown);
-    }
-    *after_unknown = !has_bytes;
+    for (uint32_t i = s->begin; i < s->end && rc == RC_OK; i++)
+        rc = token_list_push(out, x->t->byte_ids[(unsigned char)x->text[i]]);
     return rc;
 }
 
-static enum rc write_symbols(const struct spm_text *x, const struct merge *m,
-                             struct token_list *out)
+static enum rc write_symbols(struct spm_text *x, const struct merge *m, struct token_list *out)
 {
     enum rc rc = RC_OK;
-    bool after_unknown = false;
     for (uint32_t i = 0; i != MERGE_END && rc == RC_OK; i = m->symbols[i].next) {
         const struct merge_symbol *s = &m->symbols[i];
         if (s->id < 0) {
-            rc = write_unknown(x, s, &after_unknown, out);
+            rc = write_unknown(x, s, out);
         } else {
-            after_unknown = false;
+            x->after_unknown = false;
             rc = token_list_push(out, s->id);
         }
     }
@@ -225,12 +255,16 @@ enum rc tok_spm_encode(const struct tokenizer *t, struct merge *m, const char *t
     if (escaped == NULL)
         return RC_NO_MEMORY;
     must(escaped_len < MERGE_END);
-    struct spm_text x = { t, escaped, (uint32_t)escaped_len };
-    uint32_t count;
-    enum rc rc = split_symbols(&x, m, &count);
-    if (rc == RC_OK) {
-        merge_run(m, count, spm_pair, &x);
-        rc = write_symbols(&x, m, out);
+    struct spm_text x = { .t = t, .text = escaped, .len = (uint32_t)escaped_len };
+    enum rc rc = RC_OK;
+    for (; x.begin < x.len && rc == RC_OK; x.begin = x.end) {
+        uint32_t count;
+        x.end = part_end(&x, x.begin);
+        rc = split_symbols(&x, m, &count);
+        if (rc == RC_OK) {
+            merge_run(m, count, spm_pair, &x);
+            rc = write_symbols(&x, m, out);
+        }
     }
     mem_free(escaped);
     return rc;

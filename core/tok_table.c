@@ -70,16 +70,19 @@ static uint32_t find_slot(const struct tok_table *t, const struct tok_text *text
     }
 }
 
-void tok_table_put(struct tok_table *t, const struct tok_text *texts, int32_t id)
+bool tok_table_put(struct tok_table *t, const struct tok_text *texts, int32_t id)
 {
     uint64_t hash, power;
     const struct tok_text *s = &texts[id];
     tok_hash(s->text, s->len, &hash, &power);
     hash = scramble(hash);
     uint32_t i = find_slot(t, texts, hash, *s, (struct tok_text){ "", 0 });
+    if (((i - (uint32_t)hash) & t->mask) > TOK_PROBES_MAX)
+        return false;
     t->slots[i] = (struct tok_slot){ (uint32_t)(hash >> 32), id };
     if (s->len > t->len_max)
         t->len_max = s->len;
+    return true;
 }
 
 int32_t tok_table_find(const struct tok_table *t, const struct tok_text *texts, uint64_t hash,

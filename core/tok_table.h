@@ -37,8 +37,12 @@ struct tok_table {
 enum rc tok_table_open(struct tok_table *t, size_t count) ATTR_MUST_USE;
 void tok_table_close(struct tok_table *t);
 
-/* tok_table_put - at most the count it was opened for; of equal texts the last one stays. */
-void tok_table_put(struct tok_table *t, const struct tok_text *texts, int32_t id);
+#define TOK_PROBES_MAX                                                                             \
+    512u /* slots looked at: real vocabularies need under 50, made-up ones any number */
+
+/* tok_table_put - at most the count it was opened for; of equal texts the last one stays. False
+ * when too many other texts have its hash, which only happens on purpose. */
+bool tok_table_put(struct tok_table *t, const struct tok_text *texts, int32_t id) ATTR_MUST_USE;
 
 /* tok_table_find - id of the text made of a and b (b may be empty), whose joint hash is given; -1
  * = none. */

@@ -2,16 +2,21 @@
 /* cmd_tokenize - `quire tokenize`: text to token ids and back, one text or one JSON string a line.
  * Ids come out exactly as the engine sees them; control tokens in the text are ordinary text
  * unless --special. A line of --jsonl that is no JSON string ends the command and is named. */
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/detok.h"
 #include "core/gguf.h"
+#include "core/limits.h"
 #include "core/mem.h"
 #include "core/str.h"
 #include "core/tokenizer.h"
 #include "frontend/commands.h"
+#include "frontend/input.h"
+#include "frontend/line_reader.h"
 #include "frontend/options.h"
 
 struct flags {
@@ -122,36 +127,30 @@ static enum rc add_id(struct job *j, int64_t id, struct fault *fault)
     return rc == RC_OK ? rc : fault_set(fault, rc, "%s", rc_text(rc));
 }
 
-/* Ids between blanks, commas or brackets. */
-static enum rc read_ids(struct job *j, struct str rest, struct fault *fault)
+static enum rc read_ids(struct job *j, const char *text, size_t len, struct fault *fault)
 {
+    struct text all = { 0 };
+    int32_t *ids = NULL;
+    uint32_t count = 0;
+    enum rc rc = text_append(&all, text, len);
+    if (rc == RC_OK)
+        rc = input_parse_ids(&ids, &count, &all, tokenizer_vocab_count(j->tokenizer), "--decode",
+                             fault);
+    else
+        fault_set(fault, rc, "%s", rc_text(rc));
     j->list.count = 0;
-    for (size_t i = 0; i < rest.len;) {
-        if (strchr(" \t\r\n,[]", rest.text[i]) != NULL) {
-            i++;
-            continue;
-        }
-        size_t n = 0;
-        while (i + n < rest.len && strchr(" \t\r\n,[]", rest.text[i + n]) == NULL)
-            n++;
-        int64_t id;
-        struct str word = { rest.text + i, n };
-        if (!str_parse_i64(word, INT32_MIN, INT32_MAX, &id))
-            return fault_set(fault, RC_INVALID, "'%.*s' is no token id", (int)(n < 40 ? n : 40),
-                             word.text);
-        enum rc rc = add_id(j, id, fault);
-        if (rc != RC_OK)
-            return rc;
-        i += n;
-    }
-    return RC_OK;
+    for (uint32_t i = 0; i < count && rc == RC_OK; i++)
+        rc = add_id(j, ids[i], fault);
+    mem_free(ids);
+    text_close(&all);
+    return rc;
 }
 
 static enum rc run_text(struct job *j, const char *text, size_t len, struct fault *fault)
 {
     enum rc rc;
     if (j->flags->decode) {
-        rc = read_ids(j, (struct str){ text, len }, fault);
+        rc = read_ids(j, text, len, fault);
         if (rc == RC_OK)
             rc = decode(j, fault);
         if (rc == RC_OK)
@@ -192,10 +191,10 @@ static enum rc decode_json(struct job *j, const json_t *value, struct fault *fau
     return written ? RC_OK : fault_set(fault, RC_NO_MEMORY, "%s", rc_text(RC_NO_MEMORY));
 }
 
-static enum rc run_line(struct job *j, const struct text *line, struct fault *fault)
+static enum rc run_line(struct job *j, const char *line, size_t len, struct fault *fault)
 {
     json_error_t error;
-    json_t *value = json_loadb(line->data, line->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    json_t *value = json_loadb(line, len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     enum rc rc;
     if (value == NULL) {
         rc = fault_set(fault, RC_INVALID, "%s at byte %d", error.text, error.position);
@@ -212,69 +211,46 @@ static enum rc run_line(struct job *j, const struct text *line, struct fault *fa
     return rc;
 }
 
-/* The next bytes of in up to and without `end`, or all of them when it is EOF; RC_END when there
- * are none. */
-static enum rc read_until(FILE *in, int end, struct text *out)
+static enum rc run_lines(struct job *j, const char *path, struct fault *fault)
 {
-    out->len = 0;
-    int c = getc(in);
-    if (c == EOF)
-        return RC_END;
-    for (; c != EOF && c != end; c = getc(in)) {
-        char byte = (char)c;
-        enum rc rc = text_append(out, &byte, 1);
-        if (rc != RC_OK)
-            return rc;
+    int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fault_set_errno(fault, RC_USAGE, "--jsonl %.100s cannot be opened", path);
+    struct line_reader reader;
+    line_reader_open(&reader, fd, BODY_BYTES_MAX);
+    enum rc rc = RC_OK;
+    while (rc == RC_OK) {
+        const char *line;
+        size_t len;
+        bool whole;
+        struct fault inner = { 0 };
+        rc = line_reader_next(&reader, -1, &line, &len, &whole);
+        if (rc == RC_OK)
+            rc = run_line(j, line, len, &inner);
+        else
+            fault_set(&inner, rc, "%s", rc_text(rc));
+        if (rc == RC_AGAIN)
+            rc = RC_OK;
+        else if (rc != RC_OK)
+            fault_set(fault, rc, "%.60s line %llu: %s", strcmp(path, "-") == 0 ? "stdin" : path,
+                      (unsigned long long)reader.line_number, inner.text);
     }
-    return text_append(out, "", 0);
-}
-
-static enum rc run_lines(struct job *j, FILE *in, const char *name, struct fault *fault)
-{
-    struct text line = { 0 };
-    enum rc rc;
-    for (size_t number = 1;; number++) {
-        rc = read_until(in, '\n', &line);
-        if (rc != RC_OK)
-            break;
-        struct fault inner;
-        rc = run_line(j, &line, &inner);
-        if (rc != RC_OK) {
-            rc = fault_set(fault, rc, "%s line %zu: %s", name, number, inner.text);
-            break;
-        }
-    }
-    text_close(&line);
+    line_reader_close(&reader);
     return rc == RC_END ? RC_OK : rc;
-}
-
-static enum rc run_file(struct job *j, FILE *in, struct fault *fault)
-{
-    struct text all = { 0 };
-    enum rc rc = read_until(in, EOF, &all);
-    if (rc == RC_OK || rc == RC_END)
-        rc = run_text(j, all.len > 0 ? all.data : "", all.len, fault);
-    else
-        fault_set(fault, rc, "%s", rc_text(rc));
-    text_close(&all);
-    return rc;
 }
 
 static enum rc run_input(struct job *j, struct fault *fault)
 {
     const struct flags *f = j->flags;
-    const char *name = f->jsonl != NULL ? f->jsonl : f->file;
-    if (name == NULL)
+    if (f->jsonl != NULL)
+        return run_lines(j, f->jsonl, fault);
+    if (f->prompt != NULL)
         return run_text(j, f->prompt, strlen(f->prompt), fault);
-    bool standard = strcmp(name, "-") == 0;
-    FILE *in = standard ? stdin : fopen(name, "rb");
-    if (in == NULL)
-        return fault_set_errno(fault, RC_IO, "%s", name);
-    enum rc rc = f->jsonl != NULL ? run_lines(j, in, name, fault) : run_file(j, in, fault);
-    if (rc == RC_OK && ferror(in))
-        rc = fault_set_errno(fault, RC_IO, "%s", name);
-    if (!standard)
-        fclose(in);
+    struct text all = { 0 };
+    enum rc rc = input_read(&all, f->file, "-f", fault);
+    if (rc == RC_OK)
+        rc = run_text(j, all.data, all.len, fault);
+    text_close(&all);
     return rc;
 }
 
