@@ -48,7 +48,7 @@ static void *place_take(struct place *p, size_t count, size_t size)
     return at;
 }
 
-static void lay_out_workers(struct exec_cpu *e, struct place *p, uint32_t kinds)
+static void lay_out_workers(struct exec_cpu *e, struct place *p, const uint32_t *act_cols)
 {
     struct forward *f = &e->f;
     uint32_t widest = forward_widest_input(f->m), count = workers_count(f->w);
@@ -56,8 +56,9 @@ static void lay_out_workers(struct exec_cpu *e, struct place *p, uint32_t kinds)
     for (uint32_t i = 0; i < count; i++) {
         struct forward_worker worker = { .row = place_take(p, widest, sizeof(float)) };
         for (uint32_t kind = 0; kind < ACT_KINDS; kind++) {
-            if ((kinds >> kind & 1u) != 0)
-                worker.act[kind] = place_take(p, 1, act_row_bytes((enum act_kind)kind, widest));
+            if (act_cols[kind] > 0)
+                worker.act[kind] =
+                    place_take(p, 1, act_row_bytes((enum act_kind)kind, act_cols[kind]));
         }
         void *attn = place_take(p, 1, attn_work_bytes(f->m->head_dim));
         if (p->base == NULL)
@@ -67,28 +68,66 @@ static void lay_out_workers(struct exec_cpu *e, struct place *p, uint32_t kinds)
     }
 }
 
+/* Parts of attention when its splits are shared out: one worker never does. */
+static struct attn_part *lay_out_parts(struct exec_cpu *e, struct place *p, uint32_t count)
+{
+    const uint32_t head_dim = e->f.m->head_dim;
+    struct attn_part *parts = place_take(p, count, sizeof *parts);
+    for (uint32_t i = 0; i < count; i++) {
+        void *mem = place_take(p, 1, attn_part_bytes(head_dim, ATTN_COLS_MAX));
+        if (p->base != NULL)
+            attn_part_open(&parts[i], head_dim, ATTN_COLS_MAX, mem);
+    }
+    return parts;
+}
+
+static void lay_out_mixture(struct exec_cpu *e, struct place *p)
+{
+    struct forward *f = &e->f;
+    const struct model *m = f->m;
+    size_t slots = (size_t)e->config.rows_max * m->expert_used_count;
+    f->router = place_take(p, (size_t)e->config.rows_max * m->expert_count, sizeof(float));
+    f->picks = place_take(p, slots, sizeof *f->picks);
+    f->slot_begin = place_take(p, m->expert_count + 1, sizeof *f->slot_begin);
+    f->slot_row = place_take(p, slots, sizeof *f->slot_row);
+    f->slot_out = place_take(p, slots * m->width, sizeof(float));
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 static void lay_out(struct exec_cpu *e, struct place *p)
 {
     struct forward *f = &e->f;
     const struct model *m = f->m;
     const struct exec_cpu_config *c = &e->config;
-    uint32_t kinds = forward_act_kinds(m, c->act_f32), widest = forward_widest_input(m);
-    size_t act_rows = c->rows_max > c->outputs_max ? c->rows_max : c->outputs_max;
-    lay_out_workers(e, p, kinds);
-    f->rows = place_take(p, c->rows_max, sizeof *f->rows);
-    f->tiles = place_take(p, c->rows_max, sizeof *f->tiles);
-    f->x = place_take(p, (size_t)c->rows_max * m->width, sizeof(float));
-    f->wide = place_take(p, (size_t)c->rows_max * f->wide_cols, sizeof(float));
-    f->cos = place_take(p, (size_t)c->rows_max * m->rope.dim_count, sizeof(float));
-    f->sin = place_take(p, (size_t)c->rows_max * m->rope.dim_count, sizeof(float));
+    uint32_t act_cols[ACT_KINDS];
+    uint32_t workers = workers_count(f->w), sharing = workers > 1 ? workers : 0;
+    size_t rows = c->rows_max, slots = m->expert_count > 0 ? rows * m->expert_used_count : rows;
+    forward_act_cols(m, c->act_f32, act_cols);
+    lay_out_workers(e, p, act_cols);
+    f->parts = lay_out_parts(e, p, FORWARD_PARTS * sharing);
+    f->accs = lay_out_parts(e, p, FORWARD_ACCS * sharing);
+    f->rows = place_take(p, rows, sizeof *f->rows);
+    f->tiles = place_take(p, rows, sizeof *f->tiles);
+    f->output_rows = place_take(p, c->outputs_max, sizeof *f->output_rows);
+    f->next = place_take(p, m->layer_count, sizeof *f->next);
+    f->x = place_take(p, rows * m->width, sizeof(float));
+    f->wide = place_take(p, larger(rows * f->wide_cols, slots * f->hidden_cols), sizeof(float));
+    f->cos = place_take(p, rows * m->rope.dim_count, sizeof(float));
+    f->sin = place_take(p, rows * m->rope.dim_count, sizeof(float));
     for (uint32_t kind = 0; kind < ACT_KINDS; kind++) {
-        if ((kinds >> kind & 1u) != 0)
-            f->act[kind] = place_take(p, act_rows, act_row_bytes((enum act_kind)kind, widest));
+        if (act_cols[kind] > 0)
+            f->act[kind] = place_take(p, larger(slots, c->outputs_max),
+                                      act_row_bytes((enum act_kind)kind, act_cols[kind]));
     }
+    if (m->expert_count > 0)
+        lay_out_mixture(e, p);
     f->logits = place_take(p, (size_t)c->outputs_max * m->vocab_count, sizeof(float));
     f->peaks = place_take(p, (size_t)c->outputs_max * f->peak_count, sizeof *f->peaks);
-    f->next = place_take(p, m->layer_count, sizeof *f->next);
-    e->sample = place_take(p, workers_count(f->w), e->sample_bytes);
+    e->sample = place_take(p, workers, e->sample_bytes);
 }
 
 size_t exec_cpu_block_bytes(const struct model *m)
@@ -173,9 +212,12 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
              b->copies[i].src_block != b->copies[i].dst_block && b->copies[i].token_count >= 1 &&
              b->copies[i].token_count <= KV_BLOCK_TOKENS);
     plan_rows(e, b);
+    for (uint32_t i = 0; i < b->output_count; i++)
+        f->output_rows[i] = b->outputs[i].row;
     for (uint32_t i = 0; i < f->m->layer_count; i++)
         atomic_store_explicit(&f->next[i], 0, memory_order_relaxed);
     f->batch = b;
+    f->pair_count = forward_attention_pairs(f, workers_count(f->w));
     e->results = results;
     workers_run(f->w, forward_run, f);
     e->weight_bytes = 0;
@@ -217,8 +259,8 @@ enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct worke
                              .kv_base = config->kv_base,
                              .kv_block_bytes = config->kv_block_bytes,
                              .heads_per_task = group < ATTN_COLS_MAX ? group : ATTN_COLS_MAX,
-                             .wide_cols =
-                                 ((qkv > 2 * m->ff_width ? qkv : 2 * m->ff_width) + 15) & ~15u,
+                             .wide_cols = (qkv + 15) & ~15u,
+                             .hidden_cols = (2 * m->ff_width + 15) & ~15u,
                              .peak_count =
                                  (m->vocab_count + FORWARD_PEAK_LOGITS - 1) / FORWARD_PEAK_LOGITS,
                              .finish = finish_output,

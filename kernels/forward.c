@@ -1,159 +1,41 @@
 /* SPDX-License-Identifier: MIT */
-/* forward - the step. All workers run the same function and meet at barriers; `prepare` and
- * `matmul` are the two kinds of stage:
+/* forward - the step. All workers run the same function and meet at barriers, shown as | :
  *
- *   prepare  rows are normed and quantized: shared out by row, then a barrier. A step of one row
- *            has nothing to share: every worker prepares that row for itself, in its own memory,
- *            and there is no barrier
- *   matmul   weight rows are shared out in units of MATMUL_GRAIN, every worker for all rows of the
- *            step; what follows per element (rotation, append to the cache, silu * up) is done on
- *            the worker's own part
+ *   layer  prepare(norm) - q k v, rotate, append to the cache | attention |
+ *          prepare - o, residual | prepare(norm) - gate up silu | prepare - down, residual |
  *
- *   layer    prepare(norm) - q k v, rotate, append | attention | prepare - o, residual |
- *            prepare(norm) - gate up silu | prepare - down, residual |           ( | = barrier)
- *
- * Invariants: 1 x is written only by o and down, each element by the one worker that owns its
- * weight row.
- * 2 wide is q, k, v until o has read it, then gate and up: a barrier lies between. 3 act is read by
- *   matmuls only
- * and written by prepares only; between a matmul and the next prepare lies a barrier.
- * Attention takes its tasks from a counter, since they differ in length; everything else is cut
- * evenly. */
-#include "kernels/forward.h"
+ * In a prepare, rows are shared out, and it ends with a barrier of its own unless the step has one
+ * row. In a matmul, weight rows are shared out, every worker for all rows of the step; what follows
+ * for each element (rotation, append, silu * up) is done on the worker's own part. So each weight
+ * is read once. Attention takes its tasks from a counter, since they differ in length.
+ * Invariants
+ *   1 x is written only by o and down, each element by the one worker that owns its weight row
+ *   2 wide is q, k, v until o has read it, then gate and up: a barrier lies between
+ *   3 act is written by prepares and read by matmuls: between a matmul and the next prepare, and
+ *     between a shared prepare and its matmul, lies a barrier */
+#include "kernels/forward_stage.h"
 
 #include <string.h>
 
 #include "core/must.h"
 #include "kernels/dequant.h"
 
-/* One worker's view of the step. */
-struct turn {
-    struct forward *f;
-    struct forward_worker *me;
-    uint32_t worker, count;
-};
-
-static void barrier(const struct turn *t)
-{
-    workers_barrier(t->f->w, t->worker);
-}
-
-static enum act_kind input_kind(const struct forward *f, const struct weight *w)
-{
-    return f->act_f32 ? ACT_F32 : act_kind_for(w->type);
-}
-
-static uint32_t kind_bit(const struct forward *f, const struct weight *w)
-{
-    return 1u << input_kind(f, w);
-}
-
-/* ---- prepare ---- */
-
-struct prepare {
-    const float *src; /* [row][stride] */
-    size_t stride;
-    uint32_t cols;
-    const float *norm; /* weights of the norm that comes first, or NULL */
-    uint32_t kinds;    /* set of act kinds wanted */
-    uint32_t row_count;
-    const struct batch_output *gather; /* row i is gather[i].row; NULL: row i is i */
-};
-
-static void prepare_row(const struct turn *t, const struct prepare *p, uint32_t i,
-                        uint8_t *const *act)
-{
-    const struct forward *f = t->f;
-    const float *src = p->src + (p->gather != NULL ? p->gather[i].row : i) * p->stride;
-    if (p->norm != NULL) {
-        f->k.vec.rms_norm(t->me->row, src, p->norm, p->cols, f->m->norm_eps);
-        src = t->me->row;
-    }
-    for (uint32_t kind = 0; kind < ACT_KINDS; kind++) {
-        if ((p->kinds >> kind & 1u) != 0)
-            f->k.matmul.quantize[kind](act[kind] + i * act_row_bytes((enum act_kind)kind, p->cols),
-                                       src, p->cols);
-    }
-}
-
-static void prepare(const struct turn *t, const struct prepare *p)
-{
-    if (p->row_count == 1) {
-        prepare_row(t, p, 0, t->me->act);
-        return;
-    }
-    uint64_t begin, end;
-    workers_range(p->row_count, 1, t->worker, t->count, &begin, &end);
-    for (uint64_t i = begin; i < end; i++)
-        prepare_row(t, p, (uint32_t)i, t->f->act);
-    barrier(t);
-}
-
-/* ---- matmul ---- */
-
-struct product {
-    const struct weight *w;
-    const float *bias;
-    float *out;
-    size_t out_stride;
-    bool accumulate;
-    uint32_t row_count;
-};
-
-static void multiply(const struct turn *t, const struct product *p, uint32_t begin, uint32_t end)
+/* A matrix that adds to the residual stream. */
+static void project(const struct forward_turn *t, const struct weight *w, const float *bias)
 {
     struct forward *f = t->f;
-    enum act_kind kind = input_kind(f, p->w);
-    struct act x;
-    act_open(&x, kind, p->row_count, p->w->cols,
-             p->row_count == 1 ? t->me->act[kind] : f->act[kind]);
-    struct matmul m = { .w = *p->w,
-                        .x = &x,
-                        .x_begin = 0,
-                        .x_count = p->row_count,
-                        .out = p->out,
-                        .out_stride = p->out_stride,
-                        .bias = p->bias,
-                        .accumulate = p->accumulate };
-    matmul_run(&f->k.matmul, &m, begin, end);
-    t->me->weight_bytes += (uint64_t)(end - begin) * p->w->row_bytes;
-}
-
-/* This worker's rows of each of count matrices that are shared out as one: [begin, end) may be
- * empty. */
-struct part {
-    uint32_t begin, end;
-};
-
-static void share_parts(const struct turn *t, const uint32_t *rows, uint32_t count,
-                        struct part *parts)
-{
-    uint64_t units = 0, first = 0, unit_begin, unit_end;
-    for (uint32_t i = 0; i < count; i++)
-        units += (rows[i] + MATMUL_GRAIN - 1) / MATMUL_GRAIN;
-    workers_range(units, 1, t->worker, t->count, &unit_begin, &unit_end);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t own = (rows[i] + MATMUL_GRAIN - 1) / MATMUL_GRAIN;
-        uint64_t begin = unit_begin > first ? unit_begin - first : 0;
-        uint64_t end = unit_end > first ? unit_end - first : 0;
-        begin = (begin < own ? begin : own) * MATMUL_GRAIN;
-        end = (end < own ? end : own) * MATMUL_GRAIN;
-        parts[i].begin = (uint32_t)(begin < rows[i] ? begin : rows[i]);
-        parts[i].end = (uint32_t)(end < rows[i] ? end : rows[i]);
-        first += own;
-    }
-}
-
-/* A matrix that adds to the residual stream. */
-static void project(const struct turn *t, const struct weight *w, const float *bias)
-{
-    struct part part;
-    share_parts(t, &w->rows, 1, &part);
-    if (part.begin < part.end)
-        multiply(
-            t, &(struct product){ w, bias, t->f->x, t->f->m->width, true, t->f->batch->row_count },
-            part.begin, part.end);
-    barrier(t);
+    struct forward_part part;
+    forward_share(t, &w->rows, 1, &part);
+    forward_multiply(t,
+                     &(struct forward_product){ .w = w,
+                                                .bias = bias,
+                                                .out = f->x,
+                                                .out_stride = f->m->width,
+                                                .accumulate = true,
+                                                .input_count = f->batch->row_count,
+                                                .x_count = f->batch->row_count },
+                     part);
+    forward_barrier(t);
 }
 
 /* ---- attention ---- */
@@ -200,22 +82,27 @@ static void append(const struct forward *f, const float *x, uint32_t row, uint32
     }
 }
 
-static void query_key_value(const struct turn *t, uint32_t layer)
+static void query_key_value(const struct forward_turn *t, uint32_t layer)
 {
     struct forward *f = t->f;
     const struct model_layer *l = &f->m->layers[layer];
     const struct weight *w[3] = { &l->q, &l->k, &l->v };
     const float *bias[3] = { l->q_bias, l->k_bias, l->v_bias };
-    uint32_t rows = f->batch->row_count, sizes[3] = { l->q.rows, l->k.rows, l->v.rows }, offset = 0;
-    struct part part[3];
-    share_parts(t, sizes, 3, part);
+    const uint32_t rows = f->batch->row_count, sizes[3] = { l->q.rows, l->k.rows, l->v.rows };
+    struct forward_part part[3];
+    uint32_t offset = 0;
+    forward_share(t, sizes, 3, part);
     for (uint32_t i = 0; i < 3; offset += sizes[i], i++) {
         uint32_t begin = part[i].begin, end = part[i].end;
-        if (begin == end)
-            continue;
-        multiply(t, &(struct product){ w[i], bias[i], f->wide + offset, f->wide_cols, false, rows },
-                 begin, end);
-        for (uint32_t r = 0; r < rows; r++) {
+        forward_multiply(t,
+                         &(struct forward_product){ .w = w[i],
+                                                    .bias = bias[i],
+                                                    .out = f->wide + offset,
+                                                    .out_stride = f->wide_cols,
+                                                    .input_count = rows,
+                                                    .x_count = rows },
+                         part[i]);
+        for (uint32_t r = 0; r < rows && begin < end; r++) {
             float *out = f->wide + (size_t)r * f->wide_cols + offset;
             if (i < 2)
                 rotate(f, out, r, begin, end);
@@ -223,100 +110,85 @@ static void query_key_value(const struct turn *t, uint32_t layer)
                 append(f, out, r, layer, i == 2, begin, end);
         }
     }
-    barrier(t);
-}
-
-/* Task number index: tile, KV head, and which part of its query heads. */
-static void attention_task(const struct turn *t, uint32_t layer, uint32_t index)
-{
-    const struct forward *f = t->f;
-    const struct model *m = f->m;
-    uint32_t group = m->head_count / m->kv_head_count;
-    uint32_t pieces = (group + f->heads_per_task - 1) / f->heads_per_task;
-    const struct forward_tile *tile = &f->tiles[index / (pieces * m->kv_head_count)];
-    uint32_t kv_head = index / pieces % m->kv_head_count,
-             first = index % pieces * f->heads_per_task;
-    uint32_t heads = group - first < f->heads_per_task ? group - first : f->heads_per_task;
-    float *q = f->wide + (size_t)tile->row_begin * f->wide_cols +
-               (size_t)(kv_head * group + first) * m->head_dim;
-    attn_run(&f->k.attn,
-             &(struct attn){ .kv = block_of(f, 0, layer, kv_head),
-                             .block_bytes = f->kv_block_bytes,
-                             .blocks = f->batch->blocks + f->batch->spans[tile->span].table_begin,
-                             .head_dim = m->head_dim,
-                             .row_count = tile->row_count,
-                             .head_count = heads,
-                             .pos_begin = f->rows[tile->row_begin].pos,
-                             .scale = m->attn_scale,
-                             .q = q,
-                             .out = q,
-                             .stride = f->wide_cols },
-             &t->me->attn);
-}
-
-static void attention(const struct turn *t, uint32_t layer)
-{
-    struct forward *f = t->f;
-    uint32_t group = f->m->head_count / f->m->kv_head_count;
-    uint32_t pieces = (group + f->heads_per_task - 1) / f->heads_per_task;
-    uint32_t tasks = f->tile_count * f->m->kv_head_count * pieces;
-    for (;;) {
-        uint32_t index = atomic_fetch_add_explicit(&f->next[layer], 1, memory_order_relaxed);
-        if (index >= tasks)
-            break;
-        attention_task(t, layer, index);
-    }
-    barrier(t);
+    forward_barrier(t);
 }
 
 /* ---- feed forward ---- */
 
-static void gate_up(const struct turn *t, const struct model_layer *l)
+static void gate_up(const struct forward_turn *t, const struct model_layer *l)
 {
     struct forward *f = t->f;
     uint32_t rows = f->batch->row_count, ff = f->m->ff_width;
-    struct part part;
-    share_parts(t, &ff, 1, &part);
-    if (part.begin < part.end) {
-        float *gate = f->wide, *up = f->wide + ff;
-        multiply(t, &(struct product){ &l->gate, NULL, gate, f->wide_cols, false, rows },
-                 part.begin, part.end);
-        multiply(t, &(struct product){ &l->up, NULL, up, f->wide_cols, false, rows }, part.begin,
-                 part.end);
-        for (uint32_t r = 0; r < rows; r++) {
-            float *g = gate + (size_t)r * f->wide_cols + part.begin;
-            f->k.vec.silu_mul(g, g, g + ff, part.end - part.begin);
-        }
+    struct forward_part part;
+    struct forward_product gate = { .w = &l->gate,
+                                    .out = f->wide,
+                                    .out_stride = f->hidden_cols,
+                                    .input_count = rows,
+                                    .x_count = rows };
+    struct forward_product up = gate;
+    up.w = &l->up;
+    up.out = f->wide + ff;
+    forward_share(t, &ff, 1, &part);
+    forward_multiply(t, &gate, part);
+    forward_multiply(t, &up, part);
+    for (uint32_t r = 0; r < rows && part.begin < part.end; r++) {
+        float *g = f->wide + (size_t)r * f->hidden_cols + part.begin;
+        f->k.vec.silu_mul(g, g, g + ff, part.end - part.begin);
     }
-    barrier(t);
+    forward_barrier(t);
+}
+
+static void feed_forward(const struct forward_turn *t, const struct model_layer *l)
+{
+    struct forward *f = t->f;
+    uint32_t rows = f->batch->row_count;
+    uint32_t kinds = forward_kind_bit(f, &l->gate) | forward_kind_bit(f, &l->up);
+    forward_prepare(t, &(struct forward_prepare){ .src = f->x,
+                                                  .stride = f->m->width,
+                                                  .cols = f->m->width,
+                                                  .norm = l->ffn_norm,
+                                                  .kinds = kinds,
+                                                  .row_count = rows });
+    gate_up(t, l);
+    forward_prepare(t, &(struct forward_prepare){ .src = f->wide,
+                                                  .stride = f->hidden_cols,
+                                                  .cols = f->m->ff_width,
+                                                  .kinds = forward_kind_bit(f, &l->down),
+                                                  .row_count = rows });
+    project(t, &l->down, NULL);
 }
 
 /* ---- the step ---- */
 
-static void run_layer(const struct turn *t, uint32_t layer)
+static void run_layer(const struct forward_turn *t, uint32_t layer)
 {
     struct forward *f = t->f;
     const struct model *m = f->m;
     const struct model_layer *l = &m->layers[layer];
-    uint32_t rows = f->batch->row_count;
-    prepare(t, &(struct prepare){ f->x, m->width, m->width, l->attn_norm,
-                                  kind_bit(f, &l->q) | kind_bit(f, &l->k) | kind_bit(f, &l->v),
-                                  rows, NULL });
+    uint32_t rows = f->batch->row_count, kinds = forward_kind_bit(f, &l->q);
+    kinds |= forward_kind_bit(f, &l->k) | forward_kind_bit(f, &l->v);
+    forward_prepare(t, &(struct forward_prepare){ .src = f->x,
+                                                  .stride = m->width,
+                                                  .cols = m->width,
+                                                  .norm = l->attn_norm,
+                                                  .kinds = kinds,
+                                                  .row_count = rows });
     query_key_value(t, layer);
-    attention(t, layer);
-    prepare(t, &(struct prepare){ f->wide, f->wide_cols, m->head_count * m->head_dim, NULL,
-                                  kind_bit(f, &l->o), rows, NULL });
+    forward_attention(t, layer);
+    forward_prepare(t, &(struct forward_prepare){ .src = f->wide,
+                                                  .stride = f->wide_cols,
+                                                  .cols = m->head_count * m->head_dim,
+                                                  .kinds = forward_kind_bit(f, &l->o),
+                                                  .row_count = rows });
     project(t, &l->o, l->o_bias);
-    prepare(t, &(struct prepare){ f->x, m->width, m->width, l->ffn_norm,
-                                  kind_bit(f, &l->gate) | kind_bit(f, &l->up), rows, NULL });
-    gate_up(t, l);
-    prepare(t, &(struct prepare){ f->wide, f->wide_cols, m->ff_width, NULL, kind_bit(f, &l->down),
-                                  rows, NULL });
-    project(t, &l->down, NULL);
+    if (l->router.data != NULL)
+        forward_mixture(t, l);
+    else
+        feed_forward(t, l);
 }
 
 /* Copies are cut by layer, so that one worker does all of them in their order. */
-static void copy_blocks(const struct turn *t)
+static void copy_blocks(const struct forward_turn *t)
 {
     const struct forward *f = t->f;
     uint64_t begin, end;
@@ -329,7 +201,7 @@ static void copy_blocks(const struct turn *t)
     }
 }
 
-static void embed(const struct turn *t)
+static void embed(const struct forward_turn *t)
 {
     struct forward *f = t->f;
     const struct weight *w = &f->m->embed;
@@ -343,19 +215,28 @@ static void embed(const struct turn *t)
     }
 }
 
-static void output_logits(const struct turn *t)
+static void output_logits(const struct forward_turn *t)
 {
     struct forward *f = t->f;
     const struct model *m = f->m;
     uint32_t outputs = f->batch->output_count, vocab = m->vocab_count;
-    prepare(t, &(struct prepare){ f->x, m->width, m->width, m->output_norm, kind_bit(f, &m->output),
-                                  outputs, f->batch->outputs });
-    struct part part;
-    share_parts(t, &vocab, 1, &part);
-    if (part.begin < part.end)
-        multiply(t, &(struct product){ &m->output, NULL, f->logits, vocab, false, outputs },
-                 part.begin, part.end);
-    barrier(t);
+    struct forward_part part;
+    forward_prepare(t, &(struct forward_prepare){ .src = f->x,
+                                                  .stride = m->width,
+                                                  .cols = m->width,
+                                                  .norm = m->output_norm,
+                                                  .kinds = forward_kind_bit(f, &m->output),
+                                                  .row_count = outputs,
+                                                  .gather = f->output_rows });
+    forward_share(t, &vocab, 1, &part);
+    forward_multiply(t,
+                     &(struct forward_product){ .w = &m->output,
+                                                .out = f->logits,
+                                                .out_stride = vocab,
+                                                .input_count = outputs,
+                                                .x_count = outputs },
+                     part);
+    forward_barrier(t);
     uint64_t begin, end;
     workers_range((uint64_t)outputs * f->peak_count, 1, t->worker, t->count, &begin, &end);
     for (uint64_t i = begin; i < end; i++) {
@@ -364,7 +245,7 @@ static void output_logits(const struct turn *t)
         f->k.vec.peak(&f->peaks[i], f->logits + output * vocab + first,
                       (uint32_t)(left < FORWARD_PEAK_LOGITS ? left : FORWARD_PEAK_LOGITS));
     }
-    barrier(t);
+    forward_barrier(t);
     workers_range(outputs, 1, t->worker, t->count, &begin, &end);
     for (uint64_t i = begin; i < end; i++)
         f->finish(f->finish_ctx, t->worker, (uint32_t)i);
@@ -373,13 +254,13 @@ static void output_logits(const struct turn *t)
 void forward_run(void *ctx, uint32_t worker, uint32_t worker_count)
 {
     struct forward *f = ctx;
-    struct turn t = { f, &f->workers[worker], worker, worker_count };
+    struct forward_turn t = { f, &f->workers[worker], worker, worker_count };
     t.me->weight_bytes = 0;
     copy_blocks(&t);
     if (f->batch->row_count == 0)
         return;
     embed(&t);
-    barrier(&t);
+    forward_barrier(&t);
     for (uint32_t i = 0; i < f->m->layer_count; i++)
         run_layer(&t, i);
     if (f->batch->output_count > 0)
@@ -393,16 +274,19 @@ uint32_t forward_widest_input(const struct model *m)
     return widest > heads ? widest : heads;
 }
 
-uint32_t forward_act_kinds(const struct model *m, bool act_f32)
+void forward_act_cols(const struct model *m, bool act_f32, uint32_t cols[ACT_KINDS])
 {
-    if (act_f32)
-        return 1u << ACT_F32;
-    uint32_t kinds = 1u << act_kind_for(m->output.type);
+    for (uint32_t kind = 0; kind < ACT_KINDS; kind++)
+        cols[kind] = 0;
     for (uint32_t i = 0; i < m->layer_count; i++) {
         const struct model_layer *l = &m->layers[i];
-        const struct weight *w[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down };
-        for (size_t p = 0; p < sizeof w / sizeof w[0]; p++)
-            kinds |= 1u << act_kind_for(w[p]->type);
+        const struct weight *w[] = { &l->q,  &l->k,    &l->v,      &l->o,     &l->gate,
+                                     &l->up, &l->down, &l->router, &m->output };
+        for (size_t p = 0; p < sizeof w / sizeof w[0]; p++) {
+            if (w[p]->data == NULL)
+                continue;
+            enum act_kind kind = act_f32 ? ACT_F32 : act_kind_for(w[p]->type);
+            cols[kind] = w[p]->cols > cols[kind] ? w[p]->cols : cols[kind];
+        }
     }
-    return kinds;
 }

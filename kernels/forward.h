@@ -23,6 +23,9 @@
 #include "kernels/rope.h"
 
 #define FORWARD_PEAK_LOGITS 4096u /* logits reduced at once: a fixed cut, part of the numerics */
+#define FORWARD_ACCS                                                                               \
+    4u /* a worker; with fewer attention tasks than this, their splits are shared out */
+#define FORWARD_PARTS 8u /* a worker; splits in flight when they are */
 
 /* Where a row's token lives. */
 struct forward_row {
@@ -36,6 +39,13 @@ struct forward_tile {
     uint32_t row_begin; /* in the batch */
     uint32_t row_count;
     uint64_t work; /* rows times keys, for the order of tasks */
+};
+
+/* One expert of one row (kernels/forward_moe.c). */
+struct forward_pick {
+    uint32_t expert;
+    uint32_t slot;
+    float weight;
 };
 
 struct forward_worker {
@@ -56,36 +66,51 @@ struct forward {
     uint8_t *kv_base;
     size_t kv_block_bytes;
     uint32_t heads_per_task; /* query heads of one attention task */
-    uint32_t wide_cols;      /* floats of a row of wide */
-
-    /* The step. */
-    const struct batch *batch;
-    struct forward_row *rows;   /* [rows] */
-    struct forward_tile *tiles; /* longest first */
-    uint32_t tile_count;
-    uint32_t peak_count; /* of one output */
+    uint32_t wide_cols;      /* floats of a row of wide: q, k, v */
+    uint32_t hidden_cols;    /* floats of a row, or slot, of wide: gate, up */
+    uint32_t peak_count;     /* of one output */
     /* Once for each output, on any worker, when its logits and peaks are there. */
     void (*finish)(void *ctx, uint32_t worker, uint32_t output);
     void *finish_ctx;
 
+    /* The plan of the step. */
+    const struct batch *batch;
+    struct forward_row *rows;   /* [rows] */
+    struct forward_tile *tiles; /* longest first */
+    uint32_t tile_count;
+    uint32_t *output_rows; /* [outputs] */
+    uint64_t pair_count;   /* splits of all attention tasks when they are shared out, else 0 */
+    atomic_uint *next;     /* [layers] attention tasks handed out */
+
     /* Activations, by row. */
-    float *x;                /* [rows][width] the residual stream */
-    float *wide;             /* [rows][wide_cols] q, k, v, then gate and up */
-    float *cos, *sin;        /* [rows][rope.dim_count] */
+    float *x;         /* [rows][width] the residual stream */
+    float *wide;      /* [rows][wide_cols] q, k, v, then [rows or slots][hidden_cols] gate, up */
+    float *cos, *sin; /* [rows][rope.dim_count] */
     uint8_t *act[ACT_KINDS]; /* quantized input of the next matmul */
     float *logits;           /* [outputs][vocab] */
     struct vec_peak *peaks;  /* [outputs][peak_count] */
+    struct attn_part *parts; /* [workers * FORWARD_PARTS] */
+    struct attn_part *accs;  /* [workers * FORWARD_ACCS] */
     struct forward_worker *workers;
-    atomic_uint *next; /* [layers] attention tasks handed out */
+
+    /* Mixtures of experts. */
+    float *router;              /* [rows][experts] logits */
+    struct forward_pick *picks; /* [rows][experts used] strongest first */
+    uint32_t *slot_begin;       /* [experts + 1] first slot of each expert */
+    uint32_t *slot_row;         /* [slots] */
+    float *slot_out;            /* [slots][width] */
 };
 
 /* forward_run - computes a step: x, keys and values, and the logits and peaks of every output. The
  * rows and tiles of the plan are filled in already. A workers_fn; ctx is the struct forward. */
 void forward_run(void *ctx, uint32_t worker, uint32_t worker_count);
 
-/* forward_widest_input / forward_act_kinds - longest row any matmul takes; set of kinds (a bit
- * each) in use. */
+/* forward_widest_input - longest row that is normed or quantized. forward_act_cols - the longest input
+ * of each kind of activations; 0 for a kind that no weight takes. */
 uint32_t forward_widest_input(const struct model *m);
-uint32_t forward_act_kinds(const struct model *m, bool act_f32);
+void forward_act_cols(const struct model *m, bool act_f32, uint32_t cols[ACT_KINDS]);
+
+/* forward_attention_pairs - what pair_count is to be for the tiles of this step. */
+uint64_t forward_attention_pairs(const struct forward *f, uint32_t worker_count);
 
 #endif

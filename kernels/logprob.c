@@ -12,7 +12,7 @@
 void logprob_open(struct logprob *l, const struct vec_peak *peaks, uint32_t peak_count)
 {
     must(peak_count > 0);
-    double max = -INFINITY, sum = 0;
+    double max = (double)-INFINITY, sum = 0;
     for (uint32_t i = 0; i < peak_count; i++)
         max = (double)peaks[i].max > max ? (double)peaks[i].max : max;
     for (uint32_t i = 0; i < peak_count; i++)

@@ -51,18 +51,9 @@ void mathd_sincos(double x, double *sin, double *cos)
         c = 1 - c * r2 / (k * (k - 1));
     }
     s *= r;
-    switch ((int64_t)n & 3) {
-    case 0:
-        *sin = s, *cos = c;
-        break;
-    case 1:
-        *sin = c, *cos = -s;
-        break;
-    case 2:
-        *sin = -s, *cos = -c;
-        break;
-    default:
-        *sin = -c, *cos = s;
-        break;
-    }
+    /* A quarter turn swaps them, half a turn negates both. */
+    int64_t quarter = (int64_t)n & 3;
+    double turned_s = quarter % 2 != 0 ? c : s, turned_c = quarter % 2 != 0 ? -s : c;
+    *sin = quarter >= 2 ? -turned_s : turned_s;
+    *cos = quarter >= 2 ? -turned_c : turned_c;
 }

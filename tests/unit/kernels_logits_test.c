@@ -22,6 +22,7 @@ static const struct golden_case cases[] = {
     { "llama-Q6_K", 7.4e-4 },       { "llama-IQ4_NL", 3.9e-4 },    { "llama-IQ4_XS", 7.7e-4 },
     { "llama-tied-Q8_0", 2.7e-4 },  { "llama-linear-Q8_0", 4e-4 }, { "llama-yarn-Q8_0", 5.3e-4 },
     { "llama3-rope-Q8_0", 3.9e-4 }, { "llama-bias-F16", 3.0e-7 },  { "llama-bias-Q8_0", 2.5e-4 },
+    { "mixtral-Q8_0", 1.1e-3 },     { "mixtral-Q4_K_S", 1.7e-3 },
 };
 
 #define TOKENS 48u

@@ -9,6 +9,7 @@
 
 #include "tests/kernels/guard.h"
 #include "tests/mkmodel/mkmodel.h"
+#include "tests/unit/golden.h"
 #include "tests/unit/rig.h"
 
 #define SEQUENCES 16u
@@ -23,12 +24,12 @@ struct score {
     float *found[SEQUENCES];
 };
 
-static void score_open(struct score *s, uint32_t vocab)
+static void score_open(struct score *s, uint32_t vocab, uint32_t longest)
 {
     struct dice d = { 17 };
     s->vocab = vocab;
     for (uint32_t i = 0; i < SEQUENCES; i++) {
-        s->length[i] = i == 0 ? LENGTH_MAX : 1 + dice_below(&d, 40);
+        s->length[i] = i == 0 ? longest : 1 + dice_below(&d, 40);
         for (uint32_t k = 0; k < s->length[i]; k++)
             s->tokens[i][k] = (int32_t)dice_below(&d, vocab);
         s->right[i] = malloc((size_t)s->length[i] * vocab * sizeof(float));
@@ -96,8 +97,9 @@ static void check(const struct score *s, uint32_t batch, const char *what)
     }
 }
 
-/* every: 1 = the whole matrix, 5 = a fifth of it, which still has every batch and every chunk. */
-static void run_matrix(const char *path, uint32_t every)
+/* whole: every combination, and a first sequence that is longer than a split of attention; else each
+ * batch and each chunk once. */
+static void run_matrix(const char *path, bool whole)
 {
     static const uint32_t batches[] = { 1, 2, 5, 16 }, chunks[] = { 1, 7, 32, CHUNK_MAX };
     struct score s;
@@ -105,7 +107,7 @@ static void run_matrix(const char *path, uint32_t every)
     struct dice d = { 23 };
     struct rig_config alone = config(1, ISA_SCALAR, 1, 0);
     rig_open(&r, path, &alone);
-    score_open(&s, r.model->vocab_count);
+    score_open(&s, r.model->vocab_count, whole ? LENGTH_MAX : 80);
     for (uint32_t i = 0; i < SEQUENCES; i++)
         rig_run(&r, i, s.tokens[i], s.length[i], 1, s.right[i]);
     rig_close(&r);
@@ -113,7 +115,7 @@ static void run_matrix(const char *path, uint32_t every)
         for (uint32_t threads = 1; isa_usable((enum isa)isa) && threads <= 2; threads++) {
             struct rig_config c = config(threads, (enum isa)isa, SEQUENCES * CHUNK_MAX, threads);
             rig_open(&r, path, &c);
-            for (uint32_t i = 0; i < 16; i += every) {
+            for (uint32_t i = 0; i < 16; i += whole ? 1 : 5) {
                 char what[128];
                 uint32_t batch = batches[i % 4], chunk = chunks[i / 4];
                 snprintf(what, sizeof what, "%s, %u threads, batch %u, chunk %u",
@@ -128,7 +130,7 @@ static void run_matrix(const char *path, uint32_t every)
     score_close(&s);
 }
 
-static void run_spec(const char *type, uint32_t width, uint32_t ffn, bool odd, uint32_t every)
+static void run_spec(const char *type, uint32_t width, uint32_t ffn, bool odd, bool whole)
 {
     struct mkmodel_spec spec;
     struct fault fault;
@@ -150,27 +152,37 @@ static void run_spec(const char *type, uint32_t width, uint32_t ffn, bool odd, u
     spec.tied = odd;
     if (mkmodel_write(&spec, path, &fault) != RC_OK)
         fail_msg("mkmodel: %s", fault.text);
-    run_matrix(path, every);
+    run_matrix(path, whole);
     unlink(path);
 }
 
 static void test_matrix_q4_0(void **state)
 {
     (void)state;
-    run_spec("Q4_0", 64, 96, false, 1);
+    run_spec("Q4_0", 64, 96, false, true);
 }
 
 /* Odd head width, three heads of one KV head, biases, tied output. */
 static void test_matrix_f16_odd(void **state)
 {
     (void)state;
-    run_spec("F16", 72, 40, true, 5);
+    run_spec("F16", 72, 40, true, false);
 }
 
 static void test_matrix_q4_k_m(void **state)
 {
     (void)state;
-    run_spec("Q4_K_M", 256, 256, false, 5);
+    run_spec("Q4_K_M", 256, 256, false, false);
+}
+
+/* A mixture of experts, from outside: rows of other sequences share experts. */
+static void test_matrix_mixture(void **state)
+{
+    (void)state;
+    const char *path = golden_path("models/mixtral-Q8_0.gguf");
+    if (path == NULL)
+        skip();
+    run_matrix(path, false);
 }
 
 int main(void)
@@ -179,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_matrix_q4_0),
         cmocka_unit_test(test_matrix_f16_odd),
         cmocka_unit_test(test_matrix_q4_k_m),
+        cmocka_unit_test(test_matrix_mixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* forward_stage - see forward_stage.h.
+ * A step of one row has nothing to share out in a prepare: every worker makes that row for itself
+ * in its own memory, which costs less than the barrier that it saves. Weight rows are cut evenly in
+ * whole units, so that no kernel sees a cut unit and no two workers write near each other. */
+#include "kernels/forward_stage.h"
+
+#include "core/must.h"
+
+void forward_barrier(const struct forward_turn *t)
+{
+    workers_barrier(t->f->w, t->worker);
+}
+
+static enum act_kind input_kind(const struct forward *f, const struct weight *w)
+{
+    return f->act_f32 ? ACT_F32 : act_kind_for(w->type);
+}
+
+uint32_t forward_kind_bit(const struct forward *f, const struct weight *w)
+{
+    return 1u << input_kind(f, w);
+}
+
+static void prepare_row(const struct forward_turn *t, const struct forward_prepare *p, uint32_t i,
+                        uint8_t *const *act)
+{
+    const struct forward *f = t->f;
+    const float *src = p->src + (p->gather != NULL ? p->gather[i] : i) * p->stride;
+    if (p->norm != NULL) {
+        f->k.vec.rms_norm(t->me->row, src, p->norm, p->cols, f->m->norm_eps);
+        src = t->me->row;
+    }
+    for (uint32_t kind = 0; kind < ACT_KINDS; kind++) {
+        if ((p->kinds >> kind & 1u) == 0)
+            continue;
+        uint8_t *dst = act[kind] + i * act_row_bytes((enum act_kind)kind, p->cols);
+        f->k.matmul.quantize[kind](dst, src, p->cols);
+    }
+}
+
+void forward_prepare(const struct forward_turn *t, const struct forward_prepare *p)
+{
+    if (p->row_count == 1) {
+        prepare_row(t, p, 0, t->me->act);
+        return;
+    }
+    uint64_t begin, end;
+    workers_range(p->row_count, 1, t->worker, t->count, &begin, &end);
+    for (uint64_t i = begin; i < end; i++)
+        prepare_row(t, p, (uint32_t)i, t->f->act);
+    forward_barrier(t);
+}
+
+void forward_share(const struct forward_turn *t, const uint32_t *rows, uint32_t count,
+                   struct forward_part *parts)
+{
+    uint64_t units = 0, first = 0, unit_begin, unit_end;
+    for (uint32_t i = 0; i < count; i++)
+        units += (rows[i] + MATMUL_GRAIN - 1) / MATMUL_GRAIN;
+    workers_range(units, 1, t->worker, t->count, &unit_begin, &unit_end);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t own = (rows[i] + MATMUL_GRAIN - 1) / MATMUL_GRAIN;
+        uint64_t begin = unit_begin > first ? unit_begin - first : 0;
+        uint64_t end = unit_end > first ? unit_end - first : 0;
+        begin = (begin < own ? begin : own) * MATMUL_GRAIN;
+        end = (end < own ? end : own) * MATMUL_GRAIN;
+        parts[i].begin = (uint32_t)(begin < rows[i] ? begin : rows[i]);
+        parts[i].end = (uint32_t)(end < rows[i] ? end : rows[i]);
+        first += own;
+    }
+}
+
+void forward_multiply(const struct forward_turn *t, const struct forward_product *p,
+                      struct forward_part part)
+{
+    struct forward *f = t->f;
+    if (part.begin == part.end)
+        return;
+    enum act_kind kind = input_kind(f, p->w);
+    struct act x;
+    act_open(&x, kind, p->input_count, p->w->cols,
+             p->input_count == 1 ? t->me->act[kind] : f->act[kind]);
+    struct matmul m = { .w = *p->w,
+                        .x = &x,
+                        .x_begin = p->x_begin,
+                        .x_count = p->x_count,
+                        .out = p->out,
+                        .out_stride = p->out_stride,
+                        .bias = p->bias,
+                        .accumulate = p->accumulate };
+    matmul_run(&f->k.matmul, &m, part.begin, part.end);
+    t->me->weight_bytes += (uint64_t)(part.end - part.begin) * p->w->row_bytes;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* forward_stage - the two kinds of stage that a step is made of, for the files that make up the
+ * forward pass and for no other. All workers call each function with the same arguments but their
+ * own turn.
+ *   prepare  rows are normed and quantized into the input of the next matmul
+ *   multiply some weight rows, times all rows of the input
+ *   thread   every worker; see forward.c for what may overlap */
+#ifndef QUIRE_KERNELS_FORWARD_STAGE_H
+#define QUIRE_KERNELS_FORWARD_STAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/forward.h"
+
+/* One worker's view of the step. */
+struct forward_turn {
+    struct forward *f;
+    struct forward_worker *me;
+    uint32_t worker, count;
+};
+
+struct forward_prepare {
+    const float *src; /* [row][stride] */
+    size_t stride;
+    uint32_t cols;
+    const float *norm;      /* weights of the norm that comes first, or NULL */
+    uint32_t kinds;         /* set of act kinds wanted */
+    uint32_t row_count;     /* of the input that is made */
+    const uint32_t *gather; /* its row i is row gather[i] of src; NULL: row i */
+};
+
+struct forward_product {
+    const struct weight *w;
+    const float *bias;
+    float *out; /* of input row x_begin */
+    size_t out_stride;
+    bool accumulate;
+    uint32_t input_count;      /* rows of the input as it was prepared */
+    uint32_t x_begin, x_count; /* those that take part */
+};
+
+/* A worker's rows of one of several matrices; may be empty. */
+struct forward_part {
+    uint32_t begin, end;
+};
+
+void forward_barrier(const struct forward_turn *t);
+
+/* forward_kind_bit - the act kind that this weight wants, as a set. */
+uint32_t forward_kind_bit(const struct forward *f, const struct weight *w);
+
+/* forward_prepare - ends with a barrier, unless there is one row: then every worker has its own
+ * copy. */
+void forward_prepare(const struct forward_turn *t, const struct forward_prepare *p);
+
+/* forward_share - this worker's parts of count matrices of rows[i] rows that are shared out as one,
+ * in units of MATMUL_GRAIN. */
+void forward_share(const struct forward_turn *t, const uint32_t *rows, uint32_t count,
+                   struct forward_part *parts);
+
+/* forward_multiply - the part's rows of p; no barrier. */
+void forward_multiply(const struct forward_turn *t, const struct forward_product *p,
+                      struct forward_part part);
+
+/* forward_attention - attention of every tile; ends with a barrier. (forward_attn.c) */
+void forward_attention(const struct forward_turn *t, uint32_t layer);
+
+/* forward_mixture - the feed-forward part of a layer of experts, residual and barrier included.
+ * (forward_moe.c) */
+void forward_mixture(const struct forward_turn *t, const struct model_layer *l);
+
+#endif
