@@ -230,7 +230,7 @@ static enum rc take_flag(struct option_set *set, int argc, char **argv, int *ind
         if (apply && o->kind == OPTION_FLAG)
             *(bool *)((char *)base + o->offset) = true;
         else if (apply)
-            *(uint32_t *)((char *)base + o->offset) += 1;
+            *(uint32_t *)(void *)((char *)base + o->offset) += 1;
         return RC_OK;
     }
     void *ignored;

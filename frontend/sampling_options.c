@@ -71,7 +71,7 @@ static enum rc take_bias(struct logit_bias *out, const char *text, uint32_t voca
     const char *rest = text + digits;
     bool good = str_parse_u32((struct str){ text, digits }, 0, vocab_count - 1, &id);
     if (strcmp(rest, "-inf") == 0)
-        bias = -INFINITY;
+        bias = (double)-INFINITY;
     else
         good =
             good && (*rest == '+' || *rest == '-') && str_parse_f64(str_of(rest), -1e9, 1e9, &bias);

@@ -187,7 +187,7 @@ static void test_vec_mathd_accuracy(void **state)
         mathd_sincos(far, &sin_x, &cos_x);
         assert_true(fabs(sin_x - sin(far)) < 3e-16 && fabs(cos_x - cos(far)) < 3e-16);
     }
-    assert_true(mathd_exp(-800) == 0 && mathd_log(1) == 0 && isnan(mathd_exp(NAN)));
+    assert_true(mathd_exp(-800) == 0 && mathd_log(1) == 0 && isnan(mathd_exp((double)NAN)));
 }
 
 static void test_vec_peak_and_silu_values(void **state)
@@ -199,7 +199,7 @@ static void test_vec_peak_and_silu_values(void **state)
     set_field(&d, N_MAX, false);
     struct vec_peak peak;
     k.vec.peak(&peak, field.x, N_MAX);
-    double sum = 0, max = -INFINITY;
+    double sum = 0, max = (double)-INFINITY;
     for (uint32_t i = 0; i < N_MAX; i++)
         max = (double)field.x[i] > max ? (double)field.x[i] : max;
     for (uint32_t i = 0; i < N_MAX; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of core/model: sizes and views of good files, and one clear line for each way in which a file
- * can disagree with itself or ask for what is not there. Bad files are good ones with a few bytes
- * changed, so everything else about them is right. */
+/* Tests of core/model: sizes and views of good files, and one clear line for each way in which a
+ * file can disagree with itself or ask for what is not there. Bad files are good ones with a few
+ * bytes changed, so everything else about them is right. */
 #include "tests/unit/test.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ struct image {
 static const char *temp_path(void)
 {
     static char path[64];
-    strcpy(path, "/tmp/quire-model-XXXXXX");
+    snprintf(path, sizeof path, "/tmp/quire-model-XXXXXX");
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
@@ -56,7 +56,8 @@ static struct image make_image(const struct mkmodel_spec *spec)
     return image;
 }
 
-/* Offset just behind the stored name (its length in front of it, so no part of a longer one matches). */
+/* Offset just behind the stored name (its length in front of it, so no part of a longer one
+ * matches). */
 static size_t after(const struct image *image, const char *name)
 {
     uint8_t stored[128];

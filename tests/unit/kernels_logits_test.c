@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* kernels_logits - the forward pass against logits computed outside in float64, on tiny models of every weight
- * format and every variant of the family. The bounds are 1.25 times the distance of another engine's int8
- * activations, plus what the f16 cache may add. */
+/* kernels_logits - the forward pass against logits computed outside in float64, on tiny models of
+ * every weight format and every variant of the family. The bounds are 1.25 times the distance of
+ * another engine's int8 activations, plus what the f16 cache may add. */
 #include "tests/unit/test.h"
 
 #include "tests/unit/golden.h"

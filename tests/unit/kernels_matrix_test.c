@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* kernels_matrix - one request, one answer: the logits of a sequence are the same bits whatever else
- * is in its steps, however it is cut into chunks, on however many threads and at whatever instruction
- * set. Everything is compared with each sequence run alone, token by token, on one thread, scalar.
- * Blocks are scattered over a pool that is NaN where nothing was written. */
+/* kernels_matrix - one request, one answer: the logits of a sequence are the same bits whatever
+ * else is in its steps, however it is cut into chunks, on however many threads and at whatever
+ * instruction set. Everything is compared with each sequence run alone, token by token, on one
+ * thread, scalar. Blocks are scattered over a pool that is NaN where nothing was written. */
 #include "tests/unit/test.h"
 
 #include <unistd.h>
@@ -57,7 +57,8 @@ static struct rig_config config(uint32_t threads, enum isa isa, uint32_t rows, u
                                 .seed = seed };
 }
 
-/* The first batch sequences together; sequence i joins at step 2 i, and takes chunks of its own size. */
+/* The first batch sequences together; sequence i joins at step 2 i, and takes chunks of its own
+ * size. */
 static void run_together(struct rig *r, struct score *s, uint32_t batch, uint32_t chunk,
                          struct dice *d)
 {

@@ -67,7 +67,7 @@ struct ref {
 
 static void ref_softmax(struct ref *r)
 {
-    double largest = -INFINITY, sum = 0;
+    double largest = (double)-INFINITY, sum = 0;
     for (uint32_t i = 0; i < r->count; i++)
         largest = fmax(largest, r->l[r->id[i]]);
     for (uint32_t i = 0; i < r->count; i++)

@@ -93,7 +93,8 @@ static void test_smollm2_int8(void **state)
 #define SHORT 70u
 #define MATES 5u
 
-/* Sequences 0 .. batch - 1 are the same tokens shifted by one each, cut in chunks, in common steps. */
+/* Sequences 0 .. batch - 1 are the same tokens shifted by one each, cut in chunks, in shared
+ * steps. */
 static void run_together(struct rig *r, const int32_t *tokens, uint32_t batch, uint32_t chunk,
                          float *logits)
 {
