@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* arena - [used | red zone 64 bytes | free]. The red zone moves with `used`; arena_reset checks it, so a
- * writer that ran over its piece is found at the end of the step that did it. */
+/* arena - [used | red zone 64 bytes | free]. The red zone moves with `used`; arena_reset checks it,
+ * so a writer that ran over its piece is found at the end of the step that did it. */
 #include "core/arena.h"
 
 #include <string.h>

@@ -2,7 +2,8 @@
 /* batch - the frozen plan of one step: plain arrays that sched writes and an executor reads.
  *   owner    sched's step arena; constant from the hand-over until the executor returns
  *   shapes   rows of one span are consecutive tokens of one sequence, positions ascending by one
- *   rule     nothing in a plan may change the bits of any row's result: it only says what is computed when */
+ *   rule     nothing in a plan may change the bits of any row's result: it says what is computed
+ *            when */
 #ifndef QUIRE_CORE_BATCH_H
 #define QUIRE_CORE_BATCH_H
 
@@ -12,9 +13,9 @@
 #include "core/limits.h"
 #include "core/sampling.h"
 
-/* Rows [row_begin, row_begin + row_count) are tokens pos_begin .. of one sequence. Its block table is
- * batch.blocks[table_begin .. table_begin + table_count), entry i holding positions 32 i .. 32 i + 31;
- * it covers every position up to the span's last. */
+/* Rows [row_begin, row_begin + row_count) are tokens pos_begin .. of one sequence. Its block table
+ * is batch.blocks[table_begin .. table_begin + table_count), entry i holding positions 32 i .. 32 i
+ * + 31; it covers every position up to the span's last. */
 struct batch_span {
     uint32_t row_begin;
     uint32_t row_count;
@@ -33,10 +34,10 @@ struct batch_copy {
 /* A row whose logits are wanted. */
 struct batch_output {
     uint32_t row;
-    bool sample;                     /* choose a token; else only log-probabilities or logits are wanted */
-    bool logits;                     /* the raw logits themselves stay readable until the next run */
+    bool sample;                     /* choose a token; else only scores or logits are wanted */
+    bool logits;                     /* the raw logits stay readable until the next run */
     uint32_t top_count;              /* top log-probabilities wanted, <= OUTPUT_TOP_MAX; 0 = none */
-    int32_t target;                  /* token whose log-probability is wanted, -1 = the sampled one if any */
+    int32_t target;                  /* whose log-probability is wanted; -1 = the sampled one */
     const struct sampling *sampling; /* when sample */
     const int32_t *history;          /* prompt and output so far, for penalties; when sample */
     uint32_t history_count;          /* = position of the token being chosen */
@@ -60,7 +61,7 @@ struct batch {
 
 struct token_logprob {
     int32_t token;
-    float logprob; /* natural log of the model's own probability, before penalties and temperature */
+    float logprob; /* natural, of the model itself: before penalties and temperature */
 };
 
 /* Result of one output, in the order of batch.outputs. */

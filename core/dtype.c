@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* dtype - tables behind dtype.h. Withdrawn numbers are kept by name: a user with an old file is told what
- * it is, instead of "unknown type 31". */
+/* dtype - tables behind dtype.h. Withdrawn numbers are kept by name: a user with an old file is
+ * told what it is, instead of "unknown type 31". */
 #include "core/dtype.h"
 
 #include <strings.h>

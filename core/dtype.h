@@ -61,13 +61,13 @@ struct dtype_info {
 /* dtype_find - the format with this number; NULL when it is unknown or withdrawn. */
 const struct dtype_info *dtype_find(uint32_t number);
 
-/* dtype_withdrawn_name - name of a format that GGUF has withdrawn (Q4_2, Q4_0_4_4, ...), else NULL. */
+/* dtype_withdrawn_name - name of a format that GGUF has withdrawn (Q4_2, Q4_3, ...), or NULL. */
 const char *dtype_withdrawn_name(uint32_t number);
 
 /* dtype_parse - number of a format by its name, any case; false when unknown. */
 bool dtype_parse(enum dtype *out, const char *name);
 
-/* dtype_row_bytes - bytes of a row of elems elements; false when elems is not whole blocks or overflows. */
+/* dtype_row_bytes - bytes of a row; false when elems is not whole blocks or overflows. */
 bool dtype_row_bytes(size_t *out, enum dtype type, uint64_t elems);
 
 #endif

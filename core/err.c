@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* err - texts of result codes and the filling of faults.
- * Control bytes in a fault's text are escaped here, once, so that names taken from files or requests
- * cannot forge log lines or terminal sequences anywhere else. */
+ * Control bytes in a fault's text are escaped here, once, so that names taken from files or
+ * requests cannot forge log lines or terminal sequences anywhere else. */
 #include "core/err.h"
 
 #include <errno.h>

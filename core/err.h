@@ -45,7 +45,7 @@ const char *rc_text(enum rc code);
 /* rc_exit_status - the process exit status that a code stands for (docs: 0 1 2 3 4 5 75). */
 int rc_exit_status(enum rc code);
 
-/* fault_set - fills f (which may be NULL) and returns code, so that `return fault_set(...)` reads well. */
+/* fault_set - fills f (which may be NULL) and returns code, for `return fault_set(...)`. */
 enum rc fault_set(struct fault *f, enum rc code, const char *fmt, ...) ATTR_PRINTF(3, 4);
 
 /* fault_set_errno - the same with the current errno's text appended. */

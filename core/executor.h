@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* executor - the seam between sched and whatever computes a step: kernels/exec_cpu, or a test's own.
+/* executor - the seam between sched and whatever computes a step: kernels/exec_cpu or a test.
  *   thread   run is called by the scheduler thread, one step at a time
  *   errors   run returns RC_OK, or a code that ends every request of the step with an error each */
 #ifndef QUIRE_CORE_EXECUTOR_H

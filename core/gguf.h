@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf - a GGUF model (one file or a split series), mapped read-only and shared, with its bounds-checked
- * directory of metadata and tensors. Every count, length and offset in the file is checked against the
- * bytes that are left before it is used; nothing is copied but the directory.
- *   owner    the opener; keys, strings and tensor data point into the mapping and live until gguf_close
+/* gguf - a GGUF model (one file or a split series), mapped read-only and shared, with its
+ * bounds-checked directory of metadata and tensors. Every count, length and offset in the file is
+ * checked against the bytes that are left before it is used; nothing is copied but the directory.
+ *   owner    the opener; keys, strings and tensor data point into the mapping and live until
+ *            gguf_close
  *   thread   any after gguf_open: read-only
- *   errors   RC_CORRUPT or RC_UNSUPPORTED with file, field and offset; RC_NOT_FOUND, RC_IO, RC_NO_MEMORY
+ *   errors   RC_CORRUPT or RC_UNSUPPORTED with file, field and offset; RC_NOT_FOUND, RC_IO,
+ *            RC_NO_MEMORY
  *   limits   GGUF_* in limits.h
  *   source   GGUF specification, versions 2 and 3, little endian */
 #ifndef QUIRE_CORE_GGUF_H
@@ -44,9 +46,9 @@ struct gguf_text {
 struct gguf_key {
     struct gguf_text name;
     enum gguf_kind kind;
-    enum gguf_kind elem_kind; /* of arrays; nested arrays are checked, then refused by the getters */
+    enum gguf_kind elem_kind; /* of arrays; the getters refuse nested arrays */
     uint64_t count;           /* of arrays */
-    const uint8_t *value;     /* first byte of the value (of the first element) in the mapping, unaligned */
+    const uint8_t *value;     /* of the (first) value, in the mapping, unaligned */
 };
 
 struct gguf_tensor {
@@ -61,7 +63,7 @@ struct gguf_tensor {
     uint64_t file_offset; /* of the data in that file: what direct I/O reads */
 };
 
-/* gguf_open - maps path (and its siblings when it is the first of a split) and checks the directory. */
+/* gguf_open - maps path (and its siblings, when first of a split), checks the directory. */
 enum rc gguf_open(struct gguf **out, const char *path, struct fault *fault) ATTR_MUST_USE;
 void gguf_close(struct gguf *g);
 
@@ -78,13 +80,16 @@ size_t gguf_tensor_count(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t index);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 
-/* Getters. A missing key is RC_NOT_FOUND with out unchanged (so that it may hold the default); a key of
- * another kind, or a number out of [min, max], is RC_CORRUPT with a text that names the key. Integers of
- * any width and sign are accepted where their value fits; f32 and f64 alike for gguf_get_f32. */
-enum rc gguf_get_u32(const struct gguf *g, const char *name, uint32_t min, uint32_t max, uint32_t *out,
+/* Getters. A missing key is RC_NOT_FOUND with out unchanged (so that it may hold the default); a
+ * key of another kind, or a number out of [min, max], is RC_CORRUPT with a text that names the key.
+ * Integers of any width and sign are accepted where their value fits; f32 and f64 alike for
+ * gguf_get_f32. */
+enum rc gguf_get_u32(const struct gguf *g, const char *name, uint32_t min, uint32_t max,
+                     uint32_t *out, struct fault *fault) ATTR_MUST_USE;
+enum rc gguf_get_f32(const struct gguf *g, const char *name, float *out,
                      struct fault *fault) ATTR_MUST_USE;
-enum rc gguf_get_f32(const struct gguf *g, const char *name, float *out, struct fault *fault) ATTR_MUST_USE;
-enum rc gguf_get_bool(const struct gguf *g, const char *name, bool *out, struct fault *fault) ATTR_MUST_USE;
+enum rc gguf_get_bool(const struct gguf *g, const char *name, bool *out,
+                      struct fault *fault) ATTR_MUST_USE;
 enum rc gguf_get_text(const struct gguf *g, const char *name, struct gguf_text *out,
                       struct fault *fault) ATTR_MUST_USE;
 
@@ -96,13 +101,14 @@ enum rc gguf_get_array(const struct gguf *g, const char *name, enum gguf_kind el
 const char *gguf_kind_name(enum gguf_kind kind);
 bool gguf_kind_is_integer(enum gguf_kind kind); /* not bool */
 
-/* gguf_key_i64 / gguf_key_f64 - element index of an array, or the value itself with index 0. must() on kind:
- * i64 takes integers and bools (a u64 above INT64_MAX gives INT64_MAX), f64 takes floats too. */
+/* gguf_key_i64 / gguf_key_f64 - element index of an array, or the value itself with index 0. must()
+ * on kind: i64 takes integers and bools (a u64 above INT64_MAX gives INT64_MAX), f64 takes floats
+ * too. */
 int64_t gguf_key_i64(const struct gguf_key *key, uint64_t index);
 double gguf_key_f64(const struct gguf_key *key, uint64_t index);
 
-/* Walk of a string array: start with *cursor = key->value, once per element. must() on kind; the lengths
- * were checked by gguf_open. */
+/* Walk of a string array: start with *cursor = key->value, once per element. must() on kind; the
+ * lengths were checked by gguf_open. */
 struct gguf_text gguf_next_text(const struct gguf_key *key, const uint8_t **cursor);
 
 #endif

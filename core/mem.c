@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* mem - see mem.h. Layout of a block: [head, 64 bytes][payload]. The head keeps the size, so that the
- * live count is exact with either allocator, and a magic word that a double free cannot keep. */
+/* mem - see mem.h. Layout of a block: [head, 64 bytes][payload]. The head keeps the size, so that
+ * the live count is exact with either allocator, and a magic word that a double free loses. */
 #include "core/mem.h"
 
 #include <stdatomic.h>
@@ -32,7 +32,7 @@ static void *take(size_t bytes)
 #if QUIRE_JEMALLOC
     return mallocx(bytes, MALLOCX_ALIGN(MEM_ALIGN));
 #else
-    void *p; /* not aligned_alloc: that wants whole alignments, and a sanitizer would miss the tail */
+    void *p; /* exact size: aligned_alloc would hide a read past the end */
     return posix_memalign(&p, MEM_ALIGN, bytes) == 0 ? p : NULL;
 #endif
 }

@@ -3,8 +3,8 @@
  *   owner    every block belongs to its taker, who gives it back with mem_free
  *   errors   NULL when memory, or the budget, is spent: the caller turns it into RC_NO_MEMORY
  *   thread   any
- * Every block is 64-byte aligned and zeroed, unless mem_alloc_raw says otherwise; in debug builds raw
- * and freed memory is filled with junk so that a stale read shows. */
+ * Every block is 64-byte aligned and zeroed, unless mem_alloc_raw says otherwise; in debug builds
+ * raw and freed memory is filled with junk so that a stale read shows. */
 #ifndef QUIRE_CORE_MEM_H
 #define QUIRE_CORE_MEM_H
 
@@ -21,7 +21,8 @@ void *mem_alloc_raw(size_t bytes) ATTR_MUST_USE;
 /* mem_alloc_array - count x size zeroed bytes; NULL when the product does not fit. */
 void *mem_alloc_array(size_t count, size_t size) ATTR_MUST_USE;
 
-/* mem_grow - block with at least bytes, the first old_bytes kept, the rest zeroed; NULL leaves p as it was. */
+/* mem_grow - block with at least bytes, the first old_bytes kept, the rest zeroed; NULL: p is as it
+ * was. */
 void *mem_grow(void *p, size_t old_bytes, size_t bytes) ATTR_MUST_USE;
 
 /* mem_free - gives a block back; NULL is allowed. */

@@ -70,8 +70,7 @@ struct model {
     float norm_eps;
     float attn_scale; /* of scores: 1/sqrt(head_dim) */
     struct model_rope rope;
-    uint64_t
-        weight_bytes; /* bytes of all weights that a step reads (a mixture's: with every expert used) */
+    uint64_t weight_bytes;    /* bytes that a step reads; of a mixture, with every expert used */
     struct weight embed;      /* [vocab][width] */
     struct weight output;     /* [vocab][width]; the same as embed when tied */
     const float *output_norm; /* [width] */

@@ -17,7 +17,8 @@
 #endif
 
 /* must_fail - reports to stderr with the last recorded events, then aborts. */
-ATTR_NORETURN ATTR_COLD void must_fail(const char *file, int line, const char *func, const char *expr);
+ATTR_NORETURN ATTR_COLD void must_fail(const char *file, int line, const char *func,
+                                       const char *expr);
 
 /* must_note - records an event (a static string and two numbers) that a later failure prints.
  * Per-thread ring of the last 16; costs a few stores. */

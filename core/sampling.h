@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sampling - how a request wants its next token chosen: plain data, shared by frontend, sched and kernels.
- * The sampler itself is kernels/sample.c.
+/* sampling - how a request wants its next token chosen: plain data, shared by frontend, sched and
+ * kernels. The sampler itself is kernels/sample.c.
  *   owner    the request; the scheduler hands out const pointers for one step
  *   source   order and formulae: docs/SAMPLING.md */
 #ifndef QUIRE_CORE_SAMPLING_H
@@ -30,8 +30,8 @@ struct sampling {
     float repeat_penalty;    /* > 0; 1 = off */
     float frequency_penalty; /* [-2, 2]; 0 = off; over output tokens */
     float presence_penalty;  /* [-2, 2]; 0 = off; over output tokens */
-    int32_t repeat_last_n;   /* window of the repeat penalty, prompt included; -1 = everything, 0 = off */
-    uint64_t seed;           /* keys the counter-based generator together with choice and position */
+    int32_t repeat_last_n;   /* window of it, prompt included; -1 = everything, 0 = off */
+    uint64_t seed;           /* keys the generator with choice and position */
     uint32_t choice;         /* index of this choice when n > 1 */
     enum sampling_order order;
     const struct logit_bias *bias;
@@ -42,6 +42,7 @@ struct sampling {
 struct sampling sampling_default(void);
 
 /* sampling_check - RC_OK, or RC_INVALID naming the field and its range. */
-enum rc sampling_check(const struct sampling *s, uint32_t vocab_count, struct fault *fault) ATTR_MUST_USE;
+enum rc sampling_check(const struct sampling *s, uint32_t vocab_count,
+                       struct fault *fault) ATTR_MUST_USE;
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* f16 - 16-bit floats as the formats store them, converted exactly in software: the same bits on every machine.
- * No state, any thread. NaN stays NaN (payload kept, quiet bit set, as the instructions of x86 and ARM do).
+/* f16 - 16-bit floats as the formats store them, converted exactly in software: the same bits on
+ * every machine. No state, any thread. NaN stays NaN (payload kept, quiet bit set, as the
+ * instructions of x86 and ARM do).
  *   source   IEEE 754 binary16; bfloat16 is the upper half of binary32 */
 #ifndef QUIRE_KERNELS_F16_H
 #define QUIRE_KERNELS_F16_H
@@ -17,7 +18,8 @@ static inline float f32_from_bits(uint32_t bits)
 
 static inline float f16_to_f32(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 0x3ffu;
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t exponent = (h >> 10) & 31u, fraction = h & 0x3ffu;
     if (exponent == 31)
         return f32_from_bits(sign | 0x7f800000u | fraction << 13 | (fraction != 0 ? 0x400000u : 0));
     if (exponent != 0)
@@ -31,8 +33,8 @@ static inline float bf16_to_f32(uint16_t h)
     return f32_from_bits((uint32_t)h << 16);
 }
 
-/* Rounding to the nearest, ties to even: half of the last kept place, and that place itself, are added
- * before the cut; a carry walks into the exponent by itself, up to infinity. */
+/* Rounding to the nearest, ties to even: half of the last kept place, and that place itself, are
+ * added before the cut; a carry walks into the exponent by itself, up to infinity. */
 static inline uint16_t f32_to_f16(float f)
 {
     uint32_t bits;
@@ -50,7 +52,8 @@ static inline uint16_t f32_to_f16(float f)
     if (shift > 24)
         return (uint16_t)sign;
     uint32_t fraction = (magnitude & 0x7fffffu) | 0x800000u;
-    return (uint16_t)(sign | (fraction + (1u << (shift - 1)) - 1 + (fraction >> shift & 1u)) >> shift);
+    uint32_t rounded = fraction + (1u << (shift - 1)) - 1 + (fraction >> shift & 1u);
+    return (uint16_t)(sign | rounded >> shift);
 }
 
 static inline uint16_t f32_to_bf16(float f)

@@ -105,8 +105,8 @@ struct forward {
  * rows and tiles of the plan are filled in already. A workers_fn; ctx is the struct forward. */
 void forward_run(void *ctx, uint32_t worker, uint32_t worker_count);
 
-/* forward_widest_input - longest row that is normed or quantized. forward_act_cols - the longest input
- * of each kind of activations; 0 for a kind that no weight takes. */
+/* forward_widest_input - longest row that is normed or quantized. forward_act_cols - the longest
+ * input of each kind of activations; 0 for a kind that no weight takes. */
 uint32_t forward_widest_input(const struct model *m);
 void forward_act_cols(const struct model *m, bool act_f32, uint32_t cols[ACT_KINDS]);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* kernels - fills the table: the scalar reference first, then each level up to the one asked for overrides the
- * slots that it has. One translation unit per level holds all code built with that level's flags; this file has
- * none of them, so the program starts on any machine of the architecture. */
+/* kernels - fills the table: the scalar reference first, then each level up to the one asked for
+ * overrides the slots that it has. One translation unit per level holds all code built with that
+ * level's flags; this file has none of them, so the program starts on any machine of the
+ * architecture. */
 #include "kernels/kernels.h"
 
 #include "kernels/act.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* kernels - the table of compute functions, filled with the scalar reference first and then overridden
- * slot by slot by each instruction set this machine has.
+/* kernels - the table of compute functions, filled with the scalar reference first and then
+ * overridden slot by slot by each instruction set this machine has.
  *   numerics  every entry equals kernels/ref by memcmp, whatever the level (kernels/README.md)
  *   owner     one table per opened level, constant after kernels_open; any thread */
 #ifndef QUIRE_KERNELS_KERNELS_H

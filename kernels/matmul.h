@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* matmul - out[x][row] = sum over k of weight[row][k] * x[k], weights in GGUF format, and the quantized
- * activations it takes.
- *   numerics  one fixed function of (weight row, activation row): k-blocks ascending, exact int32 inside a
- *             block, one fma chain per output (kernels/README.md). Never depends on the number of columns,
- *             neighbours, threads or instruction set
+/* matmul - out[x][row] = sum over k of weight[row][k] * x[k], weights in GGUF format, and the
+ * quantized activations it takes.
+ *   numerics  one fixed function of (weight row, activation row): k-blocks ascending, exact int32
+ *             inside a block, one fma chain per output (kernels/README.md). Never depends on the
+ *             number of columns, neighbours, threads or instruction set
  *   thread    any; workers split weight rows, never k
  *   owner     the caller keeps every buffer */
 #ifndef QUIRE_KERNELS_MATMUL_H
@@ -29,11 +29,11 @@ struct act {
     enum act_kind kind;
     uint32_t rows;      /* capacity */
     uint32_t cols;
-    uint32_t row_bytes; /* one row: quants, scales and sums, 64-byte aligned; layout in kernels/act.c */
+    uint32_t row_bytes; /* one row, 64-byte aligned; layout in kernels/act.c */
     uint8_t *data;      /* [rows][row_bytes] */
 };
 
-#define MATMUL_GRAIN 16u /* weight rows of one unit of thread splitting: tiles of every level divide it */
+#define MATMUL_GRAIN 16u /* unit of splitting weight rows: every tile divides it */
 
 struct matmul {
     struct weight w;
@@ -62,6 +62,7 @@ size_t act_row_bytes(enum act_kind kind, uint32_t cols);
 void act_open(struct act *a, enum act_kind kind, uint32_t rows, uint32_t cols, void *mem);
 
 /* matmul_run - runs the entry that fits m->x->kind and the weight's format. */
-void matmul_run(const struct matmul_kernels *k, const struct matmul *m, uint32_t row_begin, uint32_t row_end);
+void matmul_run(const struct matmul_kernels *k, const struct matmul *m, uint32_t row_begin,
+                uint32_t row_end);
 
 #endif

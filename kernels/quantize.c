@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* quantize - see quantize.h. Two kinds of fit, both by trying a few ways to round and keeping the one
- * whose least-squares scale leaves the smallest error:
+/* quantize - see quantize.h. Two kinds of fit, both by trying a few ways to round and keeping the
+ * one whose least-squares scale leaves the smallest error:
  *   fit_scale       y = s q, q signed                 (Q6_K groups)
  *   fit_scale_min   y = s q + m, q >= 0, m <= 0       (Q4_K, Q5_K groups)
  * The formats of 32 elements take the scale that their extreme value asks for, as everybody's files

@@ -98,8 +98,8 @@ static void check(const struct score *s, uint32_t batch, const char *what)
     }
 }
 
-/* whole: every combination, and a first sequence that is longer than a split of attention; else each
- * batch and each chunk once. */
+/* whole: every combination, and a first sequence that is longer than a split of attention; else
+ * each batch and each chunk once. */
 static void run_matrix(const char *path, bool whole)
 {
     static const uint32_t batches[] = { 1, 2, 5, 16 }, chunks[] = { 1, 7, 32, CHUNK_MAX };

@@ -56,7 +56,7 @@ static void check_bounds(const float *x, size_t rows, size_t cols, double slack)
     }
 }
 
-/* The same kind of matrix as the golden one: gaussian-like, deviation 0.02, one column in ten times 4. */
+/* Like the golden matrix: gaussian-like, deviation 0.02, one column in ten times 4. */
 static void test_error_on_gaussian_weights(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void test_error_on_the_golden_matrix(void **state)
     free(data);
 }
 
-/* Blocks of zeros, of one value, of huge and tiny ones, and of garbage: no trap, zeros stay zeros. */
+/* Blocks of zeros, of one value, of huge and tiny ones, and of garbage: no trap; zeros stay. */
 static void test_edge_blocks(void **state)
 {
     (void)state;
@@ -121,7 +121,8 @@ static void test_edge_blocks(void **state)
     assert_false(quantize_has(DTYPE_COUNT));
 }
 
-/* Every f16 value survives the way to f32 and back; what lies between two goes to the nearer, ties to even. */
+/* Every f16 value survives the way to f32 and back; what lies between two goes to the nearer, ties
+ * to even. */
 static void test_f16_rounds_to_nearest_even(void **state)
 {
     (void)state;
