@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of kernels/exec_cpu and what it stands on: results against the logits themselves, block copies,
- * weight bytes, refused limits, memory that runs out, rotation angles and log-probabilities. */
+/* Tests of kernels/exec_cpu and what it stands on: results against the logits themselves, block
+ * copies, weight bytes, refused limits, memory that runs out, rotation angles and
+ * log-probabilities. */
 #include "tests/unit/test.h"
 
 #include <math.h>
@@ -253,7 +254,7 @@ static void test_rope_angles(void **state)
     }
 }
 
-/* YaRN at its ends: fast pairs keep their angle, slow ones are stretched; sines and cosines grow. */
+/* YaRN at its ends: fast pairs keep their angle, slow ones are stretched; sines, cosines grow. */
 static void test_rope_yarn(void **state)
 {
     (void)state;
@@ -303,7 +304,7 @@ static int set_up(void **state)
     (void)state;
     struct mkmodel_spec spec;
     struct fault fault;
-    strcpy(model_path, "/tmp/quire-exec-XXXXXX");
+    snprintf(model_path, sizeof model_path, "/tmp/quire-exec-XXXXXX");
     int fd = mkstemp(model_path);
     assert_true(fd >= 0);
     close(fd);
