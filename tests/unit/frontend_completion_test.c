@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "core/mem.h"
 #include "frontend/completion.h"
 #include "tests/unit/replay_rig.h"
 
@@ -259,6 +260,61 @@ static void test_completion_failed_run(void **state)
     check_text("{\"prompt\": \"x\", \"max_tokens\": 3}", " four five six", "length");
 }
 
+/* A whole request with the n-th allocation failing; true when it was answered all the same. */
+static bool try_request(const char *text, uint64_t n)
+{
+    struct completion_params p, defaults = completion_params_default();
+    struct api_error error;
+    struct completion c;
+    json_t *body = json_loads(text, 0, NULL), *out = NULL;
+    mem_fail_after(n);
+    enum rc rc = completion_params_open(&p, body, &defaults, REPLAY_VOCAB, &error);
+    if (rc == RC_OK)
+        rc = completion_open(&c, &rig.engine, &p, false, &error);
+    if (rc == RC_OK) {
+        assert_true(completion_submit(&c) == RC_OK || c.failed);
+        for (bool ended = false; !ended; ended = completion_take(&c)) {
+            sched_step(rig.engine.sched);
+            drain_events();
+        }
+        if (!c.failed)
+            out = completion_body(&c, "cmpl-1", 7);
+        error = c.error;
+        completion_close(&c);
+        drain_events();
+    }
+    mem_fail_after(0);
+    if (out == NULL && rc != RC_OK)
+        assert_int_equal(error.status, 500);
+    bool answered = out != NULL;
+    json_decref(out);
+    json_decref(body);
+    return answered;
+}
+
+static void test_completion_every_allocation_may_fail(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"prompt\": [\"four five\", [264, 264]], \"n\": 2, \"max_tokens\": 6,"
+        "\"stop\": [\"seven e\"], \"logit_bias\": {\"3\": 1}, \"echo\": true,"
+        "\"logprobs\": 0}";
+    replay_rig_answer(&rig, IDS(REPLAY_FOUR, 0xe9, 0xa2, 0xa8, REPLAY_SIX, REPLAY_SEVEN));
+    size_t before = mem_live_bytes();
+    uint64_t n = 1;
+    int refused = 0;
+    for (int good = 0; good < 3 && n < 1000; n++) { /* three in a row: beyond the last allocation */
+        bool answered = try_request(text, n);
+        good = answered ? good + 1 : 0;
+        refused += !answered;
+        assert_int_equal(mem_live_bytes(), before);
+        assert_int_equal(sched_stats_get(rig.engine.sched).running, 0);
+    }
+    assert_in_range(n, 20, 999);
+    assert_in_range(refused, 15, n);
+    assert_true(try_request(text, 0));
+}
+
 static int open_rig(void **state)
 {
     (void)state;
@@ -285,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_completion_refuses_what_cannot_fit),
         cmocka_unit_test(test_completion_more_choices_than_room),
         cmocka_unit_test(test_completion_failed_run),
+        cmocka_unit_test(test_completion_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }
