@@ -209,6 +209,7 @@ static void test_key_set_many(void **state)
     assert_int_equal(key_set_add_id(&s, "", 0, &added), RC_OK);
     assert_true(added && key_set_has_id(&s, "", 0));
     assert_false(key_set_has_id(&s, "\0", 1)); /* length counts */
+    assert_false(key_set_has_id(&s, "7\0", 2));
     key_set_close(&s);
 }
 

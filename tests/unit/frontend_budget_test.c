@@ -92,6 +92,10 @@ static void test_budget_trees(void **state)
     put("sys/fs/cgroup/a/memory.max", "1073741824\n");
     put("sys/fs/cgroup/a/b/memory.max", "2147483648\n");
     check(1024, "under the cgroup limit of 1024 MiB");
+    put("proc/self/cgroup", "0::/a/b\n"); /* or does not */
+    put("sys/fs/cgroup/a/memory.max", "2147483648\n");
+    put("sys/fs/cgroup/a/b/memory.max", "1073741824\n");
+    check(1024, "under the cgroup limit of 1024 MiB");
     put("proc/self/cgroup", "5:cpu:/x\n7:memory,hugetlb:/docker/abc\n0::/\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n"); /* our group is the mount */
     put("sys/fs/cgroup/memory/memory.stat", "cache 1\ntotal_rss 1048576\n");

@@ -131,6 +131,22 @@ static void test_completion_stop_over_tokens(void **state)
                "stop");
 }
 
+static void test_completion_does_not_depend_on_when_it_is_read(void **state)
+{
+    (void)state;
+    struct completion c;
+    replay_rig_answer(&rig, IDS(REPLAY_FOUR, REPLAY_SIX, REPLAY_SEVEN, REPLAY_EIGHT, REPLAY_A));
+    open_completion(&c, count_up);
+    assert_int_equal(completion_submit(&c), RC_OK);
+    while (sched_step(rig.engine.sched)) /* five tokens before the first look */
+        drain_events();
+    assert_true(completion_take(&c));
+    assert_string_equal(c.choices[0].text.data, " four ");
+    assert_int_equal(c.choices[0].finish, FINISH_STOP);
+    assert_int_equal(completion_output_tokens(&c), 3);
+    completion_close(&c);
+}
+
 static void test_completion_end_tokens(void **state)
 {
     (void)state;
@@ -335,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_completion_character_over_tokens),
         cmocka_unit_test(test_completion_unfinished_character_at_the_end),
         cmocka_unit_test(test_completion_stop_over_tokens),
+        cmocka_unit_test(test_completion_does_not_depend_on_when_it_is_read),
         cmocka_unit_test(test_completion_end_tokens),
         cmocka_unit_test(test_completion_body_shape),
         cmocka_unit_test(test_completion_echo),

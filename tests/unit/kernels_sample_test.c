@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "core/mem.h"
+#include "core/rng.h"
 #include "core/sampling.h"
 #include "kernels/sample.h"
 
@@ -174,6 +175,22 @@ static void random_logits(float *logits, uint32_t vocab, uint32_t seed)
         logits[i] = (float)(lcg(&seed) % 100003) / 100003.0f * 6.0f - 3.0f;
 }
 
+/* The draw is the inverse of the distribution function in token order: exactly this token, unless
+ * the random number is next to a border. */
+static void check_draw(const struct ref *r, double unit, int32_t token, uint32_t vocab)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < vocab; i++) {
+        sum += r->p[i];
+        if (fabs(sum - unit) < 1e-6)
+            return;
+        if (sum > unit) {
+            assert_int_equal(token, i);
+            return;
+        }
+    }
+}
+
 /* Draws often and compares: nothing outside the support, chi-square in bounds. */
 static void check_distribution(const struct sampling *base, const float *logits, uint32_t vocab,
                                bool by_position)
@@ -190,6 +207,7 @@ static void check_distribution(const struct sampling *base, const float *logits,
         int32_t token = sample(&s, logits, vocab, NULL, at, at, NULL);
         assert_in_range(token, 0, vocab - 1);
         hits[token]++;
+        check_draw(&r, rng_unit_at(s.seed, 0, at), token, vocab);
     }
     double chi = 0, rest_expected = 0, rest_hits = 0;
     int freedom = -1;
@@ -271,8 +289,9 @@ static void test_sample_greedy_and_ties(void **state)
     const float logits[6] = { 1.0f, 5.0f, 2.0f, 5.0f, 5.0f, -1.0f };
     assert_int_equal(sample_plain(&s, logits, 6), 1);
     s.temperature = 9e-6f;
+    for (s.seed = 0; s.seed < 50; s.seed++) /* no draw among the three */
+        assert_int_equal(sample_plain(&s, logits, 6), 1);
     s.top_k = 1;
-    assert_int_equal(sample_plain(&s, logits, 6), 1);
     s.temperature = 1.0f; /* of three equal ones the lowest id is the one that top-k keeps */
     for (s.seed = 0; s.seed < 50; s.seed++)
         assert_int_equal(sample_plain(&s, logits, 6), 1);
@@ -297,11 +316,27 @@ static void test_sample_typical_may_drop_the_best(void **state)
     for (int order = 0; order < 2; order++) {
         s.order = (enum sampling_order)order;
         s.temperature = order == 1 ? 0.01f : 1.0f;
+        int different = 0, last = -1;
         for (s.seed = 0; s.seed < 100; s.seed++) {
             int32_t t = sample_plain(&s, logits, 65);
             assert_in_range(t, 1, 34); /* 34 of 0.6/64 are the first to pass 0.31 */
+            different += t != last;
+            last = t;
         }
+        assert_in_range(different, 80, 100);
     }
+}
+
+static void test_sample_typical_takes_the_likelier_of_two_as_near(void **state)
+{
+    (void)state;
+    /* Half the mass on one token: its surprise is as far below H as that of the 64 others above. */
+    float logits[65] = { 0 };
+    logits[64] = logf(64.0f);
+    struct sampling s = sampling_default();
+    s.typical_p = 0.3f;
+    for (s.seed = 0; s.seed < 50; s.seed++)
+        assert_int_equal(sample_plain(&s, logits, 65), 64);
 }
 
 static void test_sample_bias_and_mask(void **state)
@@ -481,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_sample_penalties),
         cmocka_unit_test(test_sample_survives_bad_logits),
         cmocka_unit_test(test_sample_typical_may_drop_the_best),
+        cmocka_unit_test(test_sample_typical_takes_the_likelier_of_two_as_near),
         cmocka_unit_test(test_sample_order_changes_the_support),
         cmocka_unit_test(test_sample_depends_on_seed_choice_position),
         cmocka_unit_test(test_sample_distributions),
