@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -37,6 +38,8 @@ static enum rc read_all(struct text *out, int fd, const char *path, const char *
 
 enum rc input_read(struct text *out, const char *path, const char *flag, struct fault *fault)
 {
+    if (strcmp(path, "-") == 0 && isatty(STDIN_FILENO) == 1)
+        fprintf(stderr, "%s is read from the terminal: Ctrl-D ends it\n", flag);
     if (strcmp(path, "-") == 0)
         return read_all(out, STDIN_FILENO, "stdin", flag, fault);
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -5,7 +5,8 @@
 #ifndef QUIRE_FRONTEND_INTERRUPT_H
 #define QUIRE_FRONTEND_INTERRUPT_H
 
-/* interrupt_install - SIGPIPE is ignored from here on: writes report it. */
+/* interrupt_install - a closed pipe and a file over its size limit are no signals from here on:
+ * writes report them. */
 void interrupt_install(void);
 
 /* interrupt_signal - the signal that came, 0 when none did. */

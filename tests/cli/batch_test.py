@@ -3,6 +3,7 @@
 """quire batch: the same answers as single runs, nothing lost and nothing twice."""
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -149,6 +150,34 @@ def test_bad_rows_get_error_rows():
     p = batch("bad.jsonl", "bad-out.jsonl", status=5)
     check(b"2 ok, 6 failed (8 of them from before)" in p.stderr, p.stderr[-200:])
     equal(read("bad-out.jsonl"), before)
+
+
+def test_deep_and_endless_lines():
+    with open(path("deep.jsonl"), "wb") as f:
+        f.write(b"[" * 100000 + b"\n")
+        f.write(b'{"prompt": "' + b"x" * (65 << 20) + b'"}\n')
+        f.write(b'{"prompt": "x", "max_tokens": 1}\n')
+        f.write(b"\xff\xfe\n")
+    batch("deep.jsonl", "deep-out.jsonl", "-q", status=5)
+    got = {row["line"]: row["error"] and row["error"]["code"] for row in rows("deep-out.jsonl")}
+    equal(got, {1: "invalid_json", 2: "line_too_long", 3: None, 4: "invalid_json"})
+
+
+def test_full_disk_leaves_whole_rows():
+    right = undisturbed()
+    limit = len(read("right.jsonl")) // 2 + 7  # somewhere inside a row
+
+    def limit_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    p = start("batch", "-m", tiny(), "-i", path("job.jsonl"), "-o", path("full.jsonl"), "-q",
+              "-c", 256, stderr=subprocess.PIPE, preexec_fn=limit_files)
+    err = p.communicate(timeout=60)[1]
+    equal(p.returncode, 1, err)
+    check(b"the output cannot be written" in err, err)
+    check(read("full.jsonl").endswith(b"}\n") and len(texts("full.jsonl")) > 10)
+    batch("job.jsonl", "full.jsonl", "-q")
+    equal(texts("full.jsonl"), right)
 
 
 def test_no_final_line_end_blank_lines_and_crlf():
