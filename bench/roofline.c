@@ -157,10 +157,8 @@ int main(int argc, char **argv)
     machine_measure(&before, o.ms);
     machine_print(&before);
     size_t bytes = o.mib << 20;
-    if (o.file != NULL)
-        print_rates("mapped file", map_file(o.file, &bytes), bytes, &o);
-    else
-        print_rates("4 KiB pages", map_memory(bytes, false), bytes, &o);
+    const uint8_t *data = o.file != NULL ? map_file(o.file, &bytes) : map_memory(bytes, false);
+    print_rates(o.file != NULL ? "mapped file" : "4 KiB pages", data, bytes, &o);
     bytes = o.mib << 20;
     print_rates("huge pages", map_memory(bytes, true), bytes, &o);
     machine_measure(&after, o.ms);
