@@ -6,6 +6,7 @@
  *   I3  only a block that is alone in one table, or found by all its tokens, is still being filled
  *   I4  a table's blocks hold the tokens of its owner (their contents: the symbolic executor)
  *   I5  a block's parent is there, is used when it is, is whole when it has begun, and leaves later
+ *   I7  a block on its way from or to the store is kept, its slot is linked and counted
  *   I6  a table names no block twice, none that is not used, each after its parent
  * Cost is a few passes over blocks and table entries; no memory of its own. */
 #include "kvpool/audit.h"
@@ -74,14 +75,15 @@ static bool audit_links(const struct kvpool *p, uint32_t i, struct fault *fault)
     if (b->child != BLOCK_NONE && p->blocks[b->child].parent != i)
         return wrong(fault, "I5: a first child has another parent", i, b->child);
     if (b->indexed && (i + p->audits) % INDEX_TURNS == 0 &&
-        trie_find(p, b->parent, b->salt, p->tokens[i]) != i)
+        trie_find(p, b->parent, b->salt, p->tokens[i],
+                  trie_chain(p, b->parent, b->salt, p->tokens[i])) != i)
         return wrong(fault, "I4: the index does not find a block by its tokens", i, b->parent);
     if (b->parent == BLOCK_NONE)
         return true;
     const struct block *parent = &p->blocks[b->parent];
     if (parent->state == BLOCK_FREE || parent->salt != b->salt)
         return wrong(fault, "I5: the parent is gone", i, b->parent);
-    if (b->ref > 0 && parent->ref == 0)
+    if (b->ref > b->pins && parent->ref == 0)
         return wrong(fault, "I5: used without its parent", i, b->parent);
     if (b->valid > 0 && parent->valid < KV_BLOCK_TOKENS)
         return wrong(fault, "I5: begun before its parent was whole", i, b->parent);
@@ -91,11 +93,16 @@ static bool audit_links(const struct kvpool *p, uint32_t i, struct fault *fault)
 static bool audit_block(const struct kvpool *p, uint32_t i, struct fault *fault)
 {
     const struct block *b = &p->blocks[i];
-    if (b->ref != p->audit_refs[i] || b->pins != 0)
+    bool read = b->io == IO_WAITS || b->io == IO_READS;
+    if (b->ref != p->audit_refs[i] + b->pins || b->pins < read)
         return wrong(fault, "I2: ref is not the number of tables that name it", i, b->ref);
     bool used = b->ref > 0;
     if (used != (b->state == BLOCK_USED) || (b->state == BLOCK_FREE && (b->linked || b->indexed)))
         return wrong(fault, "I1: state and references do not agree", i, b->state);
+    if (read && (b->valid > 0 || !b->indexed))
+        return wrong(fault, "I7: read into a block that is in use", i, b->valid);
+    if (b->io == IO_WRITES && b->valid < KV_BLOCK_TOKENS)
+        return wrong(fault, "I7: written before it is whole", i, b->valid);
     if (b->state == BLOCK_CACHED && (b->valid < FORK_TOKENS || !b->linked || !p->keep))
         return wrong(fault, "I1: cached without worth", i, b->valid);
     if (b->state == BLOCK_FREE || !b->linked)
@@ -139,11 +146,15 @@ static bool audit_lists(struct kvpool *p, struct fault *fault)
 
 bool kvpool_audit_end(struct kvpool *p, struct fault *fault)
 {
-    uint32_t count[3] = { 0 };
+    uint32_t count[3] = { 0 }, dirty = 0, pins = 0;
     for (uint32_t i = 0; i < p->block_count; i++) {
         if (!audit_block(p, i, fault))
             return false;
-        count[p->blocks[i].state]++;
+        const struct block *b = &p->blocks[i];
+        bool read = b->io == IO_WAITS || b->io == IO_READS;
+        pins += b->pins - (read + (b->holds_parent ? 1u : 0u)); /* 0 in the end */
+        count[b->state]++;
+        dirty += b->state == BLOCK_CACHED && block_dirty(b);
     }
     for (uint32_t i = 0; i < p->free_stacked; i++) {
         uint32_t index = p->free_stack[i];
@@ -153,5 +164,12 @@ bool kvpool_audit_end(struct kvpool *p, struct fault *fault)
     if (count[BLOCK_CACHED] != kvpool_cached_count(p) || count[BLOCK_FREE] != kvpool_free_count(p))
         return wrong(fault, "I1: free and cached do not add up", count[BLOCK_CACHED],
                      count[BLOCK_FREE]);
+    if (pins != 0)
+        return wrong(fault, "I2: pins do not add up", pins, 0);
+    if (dirty != p->dirty)
+        return wrong(fault, "I1: blocks owed do not add up", dirty, p->dirty);
+    uint32_t at = store_audit(p);
+    if (at != SLOT_NONE)
+        return wrong(fault, "I7: a slot does not fit its block, or is lost", at, 0);
     return audit_lists(p, fault);
 }

@@ -19,10 +19,23 @@ enum block_state {
     BLOCK_CACHED, /* in no table, kept for whoever begins with the same tokens; on an LRU list */
 };
 
+/* A block on its way from or to the store keeps its memory. */
+enum block_io {
+    IO_NONE,
+    IO_WAITS, /* for its turn to be read; pinned */
+    IO_READS, /* pinned */
+    IO_WRITES,
+};
+
 enum segment {
     SEGMENT_PROBATION, /* used by one sequence so far */
     SEGMENT_PROTECTED, /* taken over at least once */
     SEGMENTS
+};
+
+/* All tokens up to the end of a block, and its salt, in 128 bits. */
+struct chain {
+    uint64_t a, b;
 };
 
 /* A node of the trie: the block's tokens, after those of its ancestors. Links are block indices. */
@@ -34,15 +47,20 @@ struct block {
     uint32_t sib_next, sib_prev;
     uint32_t lru_next, lru_prev; /* towards older, towards newer; when cached */
     uint32_t hash_next;
-    uint32_t bucket;     /* of the index, when indexed */
+    struct chain chain;  /* when indexed or whole */
+    uint32_t slot;       /* of the store, where the same tokens are; or SLOT_NONE */
     uint64_t salt;       /* namespace: blocks of different salts never meet */
     uint64_t claim_step; /* the step whose plan writes it */
     uint8_t valid;       /* tokens whose keys and values are computed */
     uint8_t claim_valid; /* the same after that step */
-    uint16_t pins;       /* of ref: copies of this step that read it */
+    /* of ref: copies of this step that read it, transfers, children that hold it */
+    uint16_t pins;
     uint8_t state;
     uint8_t segment;
     bool linked;          /* in the trie: a block of a table, not one taken by itself */
+    uint8_t io;           /* enum block_io */
+    bool holds_parent;    /* was read from the store: a pin on its parent, as long as it is used */
+    bool owed;            /* a preempted sequence would miss it */
     bool indexed;         /* found by its tokens: all 32 are known, though maybe not yet computed */
     uint32_t audit_table; /* scratch of the audit: last table seen with it */
 };
@@ -72,6 +90,8 @@ struct kvpool {
     uint32_t roots[ROOTS]; /* latest first block of each list */
     struct lru lru[SEGMENTS];
     struct kvpool_stats stats;
+    struct store *store; /* or NULL */
+    uint32_t dirty;      /* cached blocks that are owed and not in the store */
 
     uint32_t *audit_refs;  /* scratch of the audit: references counted afresh */
     uint32_t audit_tables; /* and tables seen so far */
@@ -85,15 +105,38 @@ uint32_t table_append(struct block_table *t, struct kvpool *p);
 void trie_link(struct kvpool *p, uint32_t index, uint32_t parent, uint64_t salt);
 void trie_unlink(struct kvpool *p, uint32_t index);
 void trie_adopt_children(struct kvpool *p, uint32_t to, uint32_t from);
-void trie_index(struct kvpool *p, uint32_t index);
+struct chain trie_chain(const struct kvpool *p, uint32_t parent, uint64_t salt,
+                        const int32_t *tokens);
+struct chain trie_extend_chain(struct chain c, const int32_t *tokens);
+void trie_index(struct kvpool *p, uint32_t index, struct chain chain);
 void trie_unindex(struct kvpool *p, uint32_t index);
-uint32_t trie_find(const struct kvpool *p, uint32_t parent, uint64_t salt, const int32_t *tokens);
+uint32_t trie_find(const struct kvpool *p, uint32_t parent, uint64_t salt, const int32_t *tokens,
+                   struct chain chain);
 uint32_t trie_first_child(const struct kvpool *p, uint32_t parent, uint64_t salt);
 
 /* evict.c */
-void evict_keep(struct kvpool *p, uint32_t index);      /* its last table has dropped it */
-void evict_revive(struct kvpool *p, uint32_t index);    /* a table takes it over */
-bool evict_one(struct kvpool *p);                       /* frees the least wanted; false: none */
+void evict_keep(struct kvpool *p, uint32_t index);   /* its last table has dropped it */
+void evict_revive(struct kvpool *p, uint32_t index); /* a table takes it over */
+/* evicts until so many are free; false: cannot */
+bool evict_ensure(struct kvpool *p, uint32_t free);
+void evict_owe(struct kvpool *p, uint32_t index, bool owed, uint32_t slot); /* changes both */
+void pool_unpin(struct kvpool *p, uint32_t index);                          /* pool.c */
 void pool_free_block(struct kvpool *p, uint32_t index); /* pool.c: onto the free stack */
+
+/* store.c */
+#define SLOT_NONE UINT32_MAX
+void store_close(struct store *s, struct kvpool *p);
+uint32_t store_find(const struct kvpool *p, struct chain chain, const int32_t *tokens);
+/* Queues the reading of a fresh block. */
+void store_load(struct kvpool *p, uint32_t index, uint32_t slot);
+void store_owe(struct kvpool *p, uint32_t index);    /* a whole block is going to be missed */
+void store_forget(struct kvpool *p, uint32_t index); /* the block is going to be free */
+uint32_t store_audit(const struct kvpool *p); /* first slot with something wrong, or SLOT_NONE */
+
+/* Whether evicting it would lose what a preempted sequence wants. */
+static inline bool block_dirty(const struct block *b)
+{
+    return b->owed && b->slot == SLOT_NONE;
+}
 
 #endif

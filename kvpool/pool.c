@@ -114,6 +114,7 @@ void kvpool_close(struct kvpool *p)
     if (p == NULL)
         return;
     must(p->magic == KVPOOL_MAGIC);
+    store_close(p->store, p);
     p->magic = 0;
     if (p->map != NULL) {
         int failed = munmap(p->map, p->map_bytes);
@@ -154,13 +155,15 @@ uint32_t kvpool_cached_count(const struct kvpool *p)
 
 uint32_t kvpool_available_count(const struct kvpool *p)
 {
-    return kvpool_free_count(p) + kvpool_cached_count(p);
+    return kvpool_free_count(p) + kvpool_cached_count(p) - p->dirty;
 }
 
 void kvpool_keep_cached(struct kvpool *p, bool keep)
 {
     p->keep = keep;
-    while (!keep && evict_one(p)) {
+    if (!keep) {
+        bool emptied = evict_ensure(p, kvpool_available_count(p));
+        must(emptied);
     }
 }
 
@@ -173,7 +176,7 @@ enum rc kvpool_take_block(struct block_id *out, struct kvpool *p)
 {
     must(p->magic == KVPOOL_MAGIC);
     uint32_t index;
-    if (kvpool_free_count(p) == 0 && !evict_one(p))
+    if (!evict_ensure(p, 1))
         return RC_FULL; /* the scheduler waits or preempts */
     if (p->free_stacked > 0)
         index = p->free_stack[--p->free_stacked];
@@ -188,6 +191,7 @@ enum rc kvpool_take_block(struct block_id *out, struct kvpool *p)
         .child = BLOCK_NONE,
         .sib_next = BLOCK_NONE,
         .sib_prev = BLOCK_NONE,
+        .slot = SLOT_NONE,
         .state = BLOCK_USED,
     };
     *out = (struct block_id){ index };
@@ -208,14 +212,32 @@ void kvpool_drop_block(struct kvpool *p, struct block_id id)
     must(id.index < p->fresh);
     struct block *b = &p->blocks[id.index];
     must(b->state == BLOCK_USED && b->ref > 0);
-    if (--b->ref == 0)
-        evict_keep(p, id.index);
+    b->ref--;
+    for (uint32_t index = id.index; index != BLOCK_NONE && p->blocks[index].ref == 0;) {
+        b = &p->blocks[index];
+        uint32_t parent = b->holds_parent ? b->parent : BLOCK_NONE;
+        b->holds_parent = false;
+        evict_keep(p, index);
+        if (parent != BLOCK_NONE) {
+            p->blocks[parent].pins--;
+            p->blocks[parent].ref--;
+        }
+        index = parent;
+    }
+}
+
+void pool_unpin(struct kvpool *p, uint32_t index)
+{
+    must(p->blocks[index].pins > 0);
+    p->blocks[index].pins--;
+    kvpool_drop_block(p, (struct block_id){ index });
 }
 
 void pool_free_block(struct kvpool *p, uint32_t index)
 {
     struct block *b = &p->blocks[index];
     must(b->state != BLOCK_FREE && b->ref == 0 && !b->indexed && b->child == BLOCK_NONE);
+    must(b->io == IO_NONE); /* I7: nothing under way may touch its memory */
     b->state = BLOCK_FREE;
 #if QUIRE_SLOW_CHECKS
     if (p->base != NULL)

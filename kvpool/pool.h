@@ -35,7 +35,7 @@ size_t kvpool_block_bytes(const struct kvpool *p); /* distance of two blocks */
 uint32_t kvpool_block_count(const struct kvpool *p);
 uint32_t kvpool_free_count(const struct kvpool *p);
 uint32_t kvpool_cached_count(const struct kvpool *p);    /* in no table, kept for their tokens */
-uint32_t kvpool_available_count(const struct kvpool *p); /* free or cached: what can be had */
+uint32_t kvpool_available_count(const struct kvpool *p); /* free, or cached and not owed */
 
 /* kvpool_keep_cached - whether blocks stay cached when their last table drops them; true at
  * first. */

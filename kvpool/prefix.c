@@ -30,20 +30,42 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Blocks of the view that are in the index already. *revived: how many of them were cached. */
-static uint32_t match_blocks(const struct kvpool *p, const struct prefix_view *view, uint32_t *out,
-                             uint32_t *revived)
+/* What is there of a view: blocks in memory, then slots of the store. */
+struct match {
+    uint32_t blocks;
+    uint32_t revived; /* of blocks: how many are cached and could be evicted now */
+    uint32_t slots;
+};
+
+/* Fills table entries with block ids, then slot numbers. */
+static struct match match_view(const struct kvpool *p, const struct prefix_view *view,
+                               uint32_t *out)
 {
-    uint32_t parent = BLOCK_NONE, count = 0;
-    *revived = 0;
-    for (; (count + 1) * KV_BLOCK_TOKENS <= view->reuse_max; count++) {
-        uint32_t at = trie_find(p, parent, view->salt, &view->tokens[count * KV_BLOCK_TOKENS]);
-        if (at == BLOCK_NONE)
+    struct match m = { 0 };
+    struct chain chain = { 0 };
+    uint32_t whole = view->reuse_max / KV_BLOCK_TOKENS, parent = BLOCK_NONE;
+    for (; m.blocks + m.slots < whole; out++) {
+        const int32_t *tokens = &view->tokens[(m.blocks + m.slots) * KV_BLOCK_TOKENS];
+        uint32_t found = BLOCK_NONE;
+        if (m.slots == 0) {
+            chain = trie_chain(p, parent, view->salt, tokens);
+            found = trie_find(p, parent, view->salt, tokens, chain);
+        } else {
+            chain = trie_extend_chain(chain, tokens);
+        }
+        if (found != BLOCK_NONE) {
+            const struct block *b = &p->blocks[found];
+            m.revived += b->state == BLOCK_CACHED && !block_dirty(b);
+            m.blocks++;
+            *out = parent = found;
+            continue;
+        }
+        *out = store_find(p, chain, tokens);
+        if (*out == SLOT_NONE)
             break;
-        *revived += p->blocks[at].state == BLOCK_CACHED;
-        out[count] = parent = at;
+        m.slots++;
     }
-    return count;
+    return m;
 }
 
 static void take_over(struct kvpool *p, uint32_t index)
@@ -55,37 +77,47 @@ static void take_over(struct kvpool *p, uint32_t index)
     b->ref++;
 }
 
-/* A fresh block at the end of the table; in the index when all its tokens are known and may be
- * shared. */
-static void append_fresh(struct block_table *t, struct kvpool *p, const struct prefix_view *view)
+static void publish(struct kvpool *p, uint32_t index, const int32_t *tokens)
+{
+    const struct block *b = &p->blocks[index];
+    memcpy(p->tokens[index], tokens, sizeof p->tokens[index]);
+    trie_index(p, index, trie_chain(p, b->parent, b->salt, tokens));
+}
+
+/* A block at the end of the table: read from a slot, or fresh; in the index at once when all its
+ * tokens are known and may be shared. */
+static void append_block(struct block_table *t, struct kvpool *p, const struct prefix_view *view,
+                         uint32_t slot)
 {
     uint32_t begin = t->count * KV_BLOCK_TOKENS;
     uint32_t index = table_append(t, p);
-    if (!view->publish || begin + KV_BLOCK_TOKENS >= view->known)
-        return;
-    memcpy(p->tokens[index], &view->tokens[begin], sizeof p->tokens[index]);
-    trie_index(p, index);
+    if (slot != SLOT_NONE || (view->publish && begin + KV_BLOCK_TOKENS < view->known))
+        publish(p, index, &view->tokens[begin]);
+    if (slot != SLOT_NONE)
+        store_load(p, index, slot);
 }
 
 enum rc table_acquire(struct block_table *t, struct kvpool *p, const struct prefix_view *view,
-                      uint32_t spare, bool dry_run, uint32_t *need)
+                      uint32_t spare)
 {
     must(t->count == 0 && view->reuse_max < view->known);
     uint32_t total = kv_blocks_for(view->known);
     must(total <= t->capacity);
-    uint32_t revived;
-    uint32_t matched = match_blocks(p, view, t->blocks, &revived);
-    *need = total - matched;
-    if ((uint64_t)*need + revived + spare > kvpool_available_count(p))
+    struct match m = match_view(p, view, t->blocks);
+    uint64_t need = (uint64_t)total - m.blocks;
+    if (need + m.revived + spare > kvpool_available_count(p))
         return RC_FULL;
-    if (dry_run)
-        return RC_OK;
-    for (uint32_t i = 0; i < matched; i++)
+    for (uint32_t i = 0; i < m.blocks; i++)
         take_over(p, t->blocks[i]);
-    p->stats.hit_blocks += matched;
+    t->count = m.blocks;
     t->salt = view->salt;
-    for (t->count = matched; t->count < total;)
-        append_fresh(t, p, view);
+    if (!evict_ensure(p, (uint32_t)need)) {
+        table_truncate(t, p, 0);
+        return RC_FULL;
+    }
+    p->stats.hit_blocks += m.blocks;
+    while (t->count < total)
+        append_block(t, p, view, t->count < m.blocks + m.slots ? t->blocks[t->count] : SLOT_NONE);
     return RC_OK;
 }
 
@@ -117,8 +149,8 @@ struct prefix_turn prefix_turn_of(const struct block_table *t, struct kvpool *p,
     struct prefix_turn turn = { .copy_from = BLOCK_NONE };
     uint32_t i = computed / KV_BLOCK_TOKENS;
     uint32_t self = t->blocks[i];
-    if (p->blocks[self].claim_step == step)
-        turn.wait = true;
+    turn.reads = p->blocks[self].io != IO_NONE;
+    turn.wait = turn.reads || p->blocks[self].claim_step == step;
     if (turn.wait || computed % KV_BLOCK_TOKENS != 0 || computed >= view->reuse_max)
         return turn;
     uint32_t max = min_u32(view->reuse_max - computed, KV_BLOCK_TOKENS);
@@ -150,13 +182,22 @@ struct prefix_turn prefix_turn_of(const struct block_table *t, struct kvpool *p,
     return turn;
 }
 
+uint32_t prefix_writable(const struct block_table *t, const struct kvpool *p, uint32_t begin,
+                         uint32_t count)
+{
+    for (uint32_t i = begin / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < begin + count; i++)
+        if (p->blocks[t->blocks[i]].io != IO_NONE)
+            return i * KV_BLOCK_TOKENS - begin;
+    return count;
+}
+
 void prefix_claim(const struct block_table *t, struct kvpool *p, const int32_t *tokens,
                   uint32_t begin, uint32_t end, uint64_t step)
 {
     for (uint32_t i = begin / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < end; i++) {
         uint32_t index = t->blocks[i], first = i * KV_BLOCK_TOKENS;
         struct block *b = &p->blocks[index];
-        must(b->claim_step != step); /* I3 */
+        must(b->claim_step != step && b->io == IO_NONE); /* I3 */
         must(b->indexed || b->ref - b->pins == 1);
         must(b->valid < KV_BLOCK_TOKENS);
         b->claim_step = step;
@@ -169,9 +210,7 @@ void prefix_claim(const struct block_table *t, struct kvpool *p, const int32_t *
 
 void prefix_copied(struct kvpool *p, uint32_t block)
 {
-    must(p->blocks[block].pins > 0);
-    p->blocks[block].pins--;
-    kvpool_drop_block(p, (struct block_id){ block });
+    pool_unpin(p, block);
 }
 
 /* An open block is full: one of two equal blocks goes, or this one can be found from now on. */
@@ -179,9 +218,11 @@ static void seal(struct block_table *t, struct kvpool *p, uint32_t i)
 {
     uint32_t index = t->blocks[i];
     struct block *b = &p->blocks[index];
-    uint32_t twin = trie_find(p, b->parent, b->salt, p->tokens[index]);
+    struct chain chain = trie_chain(p, b->parent, b->salt, p->tokens[index]);
+    uint32_t twin = trie_find(p, b->parent, b->salt, p->tokens[index], chain);
+    b->chain = chain;
     if (twin == BLOCK_NONE) {
-        trie_index(p, index);
+        trie_index(p, index, chain);
         return;
     }
     if (p->blocks[twin].valid < KV_BLOCK_TOKENS)

@@ -3,7 +3,7 @@
  * computed, or is computing, another takes over: whole blocks by reference, part of a block by a
  * copy. A plan says who writes what (claims), a commit says that it is done.
  *   owner    the scheduler thread
- *   errors   RC_FULL: nothing was changed
+ *   errors   RC_FULL: the table is as it was
  *   bits     a taken-over token has the bits it would have if it were computed again (I12) */
 #ifndef QUIRE_KVPOOL_PREFIX_H
 #define QUIRE_KVPOOL_PREFIX_H
@@ -19,12 +19,12 @@ struct prefix_view {
     bool publish;       /* others may take blocks of mine before I have filled them */
 };
 
-/* table_acquire - gives the empty table every block of its known tokens, the ones that are there
- * already by reference. RC_OK: *need says how many were new. RC_FULL: they are not to be had
- * while spare blocks stay available. With dry_run it says the same and does nothing: admission
- * and allocation are this function. */
+/* table_acquire - gives the empty table every block of its known tokens: the ones that are there
+ * already by reference, the ones in the store by reading them. RC_FULL: they are not to be had
+ * while spare blocks stay available. Admission is this call; there is no second arithmetic that
+ * could promise more. */
 enum rc table_acquire(struct block_table *t, struct kvpool *p, const struct prefix_view *view,
-                      uint32_t spare, bool dry_run, uint32_t *need) ATTR_MUST_USE;
+                      uint32_t spare) ATTR_MUST_USE;
 
 /* prefix_advance - how far computed reaches now that others may have filled shared blocks; at
  * most reuse_max. */
@@ -33,7 +33,8 @@ uint32_t prefix_advance(const struct block_table *t, const struct kvpool *p,
 
 /* What a sequence may do at its next token in this step. */
 struct prefix_turn {
-    bool wait;          /* somebody else computes these very tokens in this step */
+    bool wait;          /* somebody else computes these very tokens in this step, or */
+    bool reads;         /* they are being read from the store */
     uint32_t copy_from; /* block to copy from when copy_tokens > 0: held until prefix_copied */
     uint32_t copy_tokens;
 };
@@ -42,6 +43,11 @@ struct prefix_turn {
  * already. */
 struct prefix_turn prefix_turn_of(const struct block_table *t, struct kvpool *p,
                                   const struct prefix_view *view, uint32_t computed, uint64_t step);
+
+/* prefix_writable - how many of count positions from begin on may be written in this step: up to
+ * a block that is being read. */
+uint32_t prefix_writable(const struct block_table *t, const struct kvpool *p, uint32_t begin,
+                         uint32_t count);
 
 /* prefix_claim - positions [begin, end) are written in this step's plan, by this sequence alone.
  * step > 0. */

@@ -12,12 +12,6 @@ static uint32_t blocks_lacking(const struct block_table *t, uint32_t token_count
     return need > t->count ? need - t->count : 0;
 }
 
-bool table_fits(const struct block_table *t, const struct kvpool *p, uint32_t token_count,
-                uint32_t spare)
-{
-    return (uint64_t)blocks_lacking(t, token_count) + spare <= kvpool_available_count(p);
-}
-
 uint32_t table_append(struct block_table *t, struct kvpool *p)
 {
     struct block_id id;
@@ -32,7 +26,7 @@ uint32_t table_append(struct block_table *t, struct kvpool *p)
 enum rc table_extend(struct block_table *t, struct kvpool *p, uint32_t token_count)
 {
     must(kv_blocks_for(token_count) <= t->capacity);
-    if (!table_fits(t, p, token_count, 0))
+    if (!evict_ensure(p, blocks_lacking(t, token_count)))
         return RC_FULL;
     for (uint32_t n = blocks_lacking(t, token_count); n > 0; n--)
         table_append(t, p);
@@ -43,4 +37,14 @@ void table_truncate(struct block_table *t, struct kvpool *p, uint32_t block_coun
 {
     while (t->count > block_count)
         kvpool_drop_block(p, (struct block_id){ t->blocks[--t->count] });
+}
+
+void table_park(struct block_table *t, struct kvpool *p)
+{
+    for (uint32_t i = 0; p->store != NULL && i < t->count; i++) {
+        const struct block *b = &p->blocks[t->blocks[i]];
+        if (b->valid == KV_BLOCK_TOKENS && !b->owed)
+            store_owe(p, t->blocks[i]);
+    }
+    table_truncate(t, p, 0);
 }

@@ -6,8 +6,6 @@
 #ifndef QUIRE_KVPOOL_TABLE_H
 #define QUIRE_KVPOOL_TABLE_H
 
-#include <stdbool.h>
-
 #include "kvpool/pool.h"
 
 struct block_table {
@@ -27,12 +25,11 @@ static inline uint32_t kv_blocks_for(uint32_t token_count)
  * none. */
 enum rc table_extend(struct block_table *t, struct kvpool *p, uint32_t token_count) ATTR_MUST_USE;
 
-/* table_fits - whether table_extend would succeed now and leave spare blocks to be had. The same
- * arithmetic. */
-bool table_fits(const struct block_table *t, const struct kvpool *p, uint32_t token_count,
-                uint32_t spare);
-
 /* table_truncate - drops entries from the tail until block_count are left. */
 void table_truncate(struct block_table *t, struct kvpool *p, uint32_t block_count);
+
+/* table_park - drops all entries of a sequence that will want them again: with a store, its whole
+ * blocks are written before they are evicted. */
+void table_park(struct block_table *t, struct kvpool *p);
 
 #endif

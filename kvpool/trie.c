@@ -25,16 +25,30 @@ static uint64_t mix(uint64_t h, uint64_t x)
     return h ^ (h >> 28);
 }
 
-static uint32_t bucket_of(const struct kvpool *p, uint32_t parent, uint64_t salt,
-                          const int32_t *tokens)
+static uint64_t mix_other(uint64_t h, uint64_t x)
 {
-    uint64_t h = mix(mix(p->hash_seed, salt), parent);
+    h = (h + x) * 0xa0761d6478bd642fu;
+    return h ^ (h >> 32);
+}
+
+struct chain trie_extend_chain(struct chain c, const int32_t *tokens)
+{
     for (uint32_t i = 0; i < KV_BLOCK_TOKENS; i += 2) {
         uint64_t two;
         memcpy(&two, &tokens[i], sizeof two);
-        h = mix(h, two);
+        c.a = mix(c.a, two);
+        c.b = mix_other(c.b, two);
     }
-    return (uint32_t)(h >> 20) & p->bucket_mask;
+    return c;
+}
+
+struct chain trie_chain(const struct kvpool *p, uint32_t parent, uint64_t salt,
+                        const int32_t *tokens)
+{
+    struct chain c = { mix(p->hash_seed, salt), mix_other(p->hash_seed, salt) };
+    if (parent != BLOCK_NONE)
+        c = p->blocks[parent].chain;
+    return trie_extend_chain(c, tokens);
 }
 
 /* Where the list of children of parent (BLOCK_NONE: of the salt's root) begins. */
@@ -94,13 +108,14 @@ void trie_adopt_children(struct kvpool *p, uint32_t to, uint32_t from)
     }
 }
 
-void trie_index(struct kvpool *p, uint32_t index)
+void trie_index(struct kvpool *p, uint32_t index, struct chain chain)
 {
     struct block *b = &p->blocks[index];
     must(!b->indexed);
-    b->bucket = bucket_of(p, b->parent, b->salt, p->tokens[index]);
-    b->hash_next = p->buckets[b->bucket];
-    p->buckets[b->bucket] = index;
+    uint32_t *bucket = &p->buckets[(uint32_t)chain.a & p->bucket_mask];
+    b->chain = chain;
+    b->hash_next = *bucket;
+    *bucket = index;
     b->indexed = true;
 }
 
@@ -109,16 +124,17 @@ void trie_unindex(struct kvpool *p, uint32_t index)
     struct block *b = &p->blocks[index];
     if (!b->indexed)
         return;
-    uint32_t *link = &p->buckets[b->bucket];
+    uint32_t *link = &p->buckets[(uint32_t)b->chain.a & p->bucket_mask];
     while (*link != index)
         link = &p->blocks[*link].hash_next;
     *link = b->hash_next;
     b->indexed = false;
 }
 
-uint32_t trie_find(const struct kvpool *p, uint32_t parent, uint64_t salt, const int32_t *tokens)
+uint32_t trie_find(const struct kvpool *p, uint32_t parent, uint64_t salt, const int32_t *tokens,
+                   struct chain chain)
 {
-    uint32_t index = p->buckets[bucket_of(p, parent, salt, tokens)];
+    uint32_t index = p->buckets[(uint32_t)chain.a & p->bucket_mask];
     for (; index != BLOCK_NONE; index = p->blocks[index].hash_next) {
         const struct block *b = &p->blocks[index];
         if (b->parent == parent && b->salt == salt &&

@@ -138,9 +138,13 @@ static void plan_decode(struct planner *p)
         }
         enum rc rc = RC_OK;
         while (rc == RC_OK && table_extend(&r->seq.table, s->pool, r->seq.known) == RC_FULL)
-            rc = preempt_for(s, r);
-        if (rc != RC_OK)
+            rc = make_room(s, r);
+        if (rc == RC_FULL)
             continue; /* r was the last of the list */
+        if (rc == RC_AGAIN) {
+            i++;
+            continue;
+        }
         add_span(p, r, r->seq.computed, 1);
         p->plan->decode_rows++;
         i++;
@@ -152,20 +156,29 @@ static void plan_decode(struct planner *p)
 static bool admit_one(struct sched *s, struct request *r)
 {
     struct prefix_view view = sequence_view(r);
-    uint32_t need;
-    if (table_acquire(&r->seq.table, s->pool, &view, s->running_count, false, &need) != RC_OK)
+    if (table_acquire(&r->seq.table, s->pool, &view, s->running_count) != RC_OK)
         return false;
     sequence_admit(s, r);
     return true;
+}
+
+/* Whether the first in the queue, which does not fit, may fit after what this sets going: with
+ * nobody running, only blocks that preempted requests would miss can be in its way. */
+static bool room_for_first(struct sched *s)
+{
+    if (store_save(s->pool, SAVES_AT_ONCE) == 0 && s->running_count == 0 && store_give_up(s->pool))
+        return true;
+    s->io_waits += s->running_count == 0 && store_busy(s->pool);
+    return false;
 }
 
 static void plan_admission(struct sched *s)
 {
     if (s->preempted > 0)
         return;
-    while (s->waiting.head != NULL && s->running_count < s->config.rows_max &&
-           admit_one(s, s->waiting.head)) {
-    }
+    while (s->waiting.head != NULL && s->running_count < s->config.rows_max)
+        if (!admit_one(s, s->waiting.head) && !room_for_first(s))
+            break;
 }
 
 /* Rows that r may have from position begin on: its missing tokens, cut by every limit of the
@@ -202,8 +215,10 @@ static void plan_chunk(struct planner *p, struct request *r)
     if (chunk_rows(p, r, reach) == 0 || p->outputs_left == 0)
         return;
     struct prefix_turn turn = prefix_turn_of(&seq->table, s->pool, &view, reach, s->step + 1);
-    if (turn.wait)
+    if (turn.wait) {
+        s->io_waits += turn.reads;
         return;
+    }
     struct batch *b = &p->plan->batch;
     if (turn.copy_tokens > 0)
         p->copies[b->copy_count++] = (struct batch_copy){
@@ -213,6 +228,7 @@ static void plan_chunk(struct planner *p, struct request *r)
         };
     count_cached(s, r, turn.copy_tokens);
     uint32_t rows = chunk_rows(p, r, reach + turn.copy_tokens);
+    rows = prefix_writable(&seq->table, s->pool, reach + turn.copy_tokens, rows);
     add_span(p, r, reach + turn.copy_tokens, rows);
     p->prefill_left -= rows;
     p->plan->prefill_rows += rows;
@@ -229,13 +245,13 @@ static void plan_prefill(struct planner *p)
 bool plan_step(struct sched *s, struct plan *plan)
 {
     struct planner p;
-    s->preempted = 0;
+    s->preempted = s->io_waits = 0;
     planner_open(&p, s, plan);
     preempt_chaos(s);
     plan_decode(&p);
     plan_admission(s);
     plan_prefill(&p);
-    must(plan->batch.row_count > 0 || s->running_count == 0);
-    must(s->running_count > 0 || s->waiting.count == 0);
+    must(plan->batch.row_count > 0 || s->running_count == 0 || s->io_waits > 0);
+    must(s->running_count > 0 || s->waiting.count == 0 || s->io_waits > 0);
     return plan->batch.row_count > 0;
 }

@@ -12,10 +12,12 @@
 #include "core/arena.h"
 #include "core/ring.h"
 #include "kvpool/prefix.h"
+#include "kvpool/store.h"
 #include "sched/sched.h"
 
 #define REQUEST_MAGIC 0x72657131u
 #define SCHED_MAGIC 0x73636831u
+#define SAVES_AT_ONCE 4u /* blocks that go to the store together: enough to keep a disk busy */
 
 /* Where a request is. sequence.c holds the table of legal changes. */
 enum seq_state {
@@ -91,7 +93,7 @@ struct plan {
 struct counters {
     _Atomic uint64_t steps, rows, prefill_tokens, decode_tokens;
     _Atomic uint64_t submitted, refused, finished, cancelled, failed, preemptions;
-    _Atomic uint64_t cached_tokens;
+    _Atomic uint64_t cached_tokens, io_waits;
     _Atomic uint32_t running, waiting, blocks_free, blocks_cached;
 };
 
@@ -118,6 +120,7 @@ struct sched {
     uint32_t *tables;   /* and its block tables */
     struct batch_result *results;
     uint32_t preempted; /* in this step */
+    uint32_t io_waits;  /* sequences that this step leaves out until the store has moved a block */
 
     /* shared */
     struct ring *inbox;  /* new requests and cancel notices; any thread -> scheduler */
@@ -163,7 +166,7 @@ void queue_remove(struct queue *q, struct request *r);
 bool plan_step(struct sched *s, struct plan *plan);
 size_t plan_arena_bytes(const struct sched *s);
 size_t plan_tables_bytes(const struct sched *s);
-enum rc preempt_for(struct sched *s, const struct request *needy);
+enum rc make_room(struct sched *s, const struct request *needy);
 void preempt_chaos(struct sched *s);
 void commit_step(struct sched *s, const struct plan *plan, enum rc rc);
 

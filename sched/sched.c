@@ -218,6 +218,7 @@ bool sched_step(struct sched *s)
 {
     must(s->magic == SCHED_MAGIC);
     drain_inbox(s);
+    store_poll(s->pool, false);
     size_t mark = arena_mark(&s->arena);
     struct plan plan;
     bool planned = plan_step(s, &plan);
@@ -230,8 +231,11 @@ bool sched_step(struct sched *s)
         count_up(&s->counters.steps, 1);
     }
     arena_reset(&s->arena, mark);
+    count_up(&s->counters.io_waits, s->io_waits);
+    if (!planned && s->io_waits > 0)
+        store_poll(s->pool, true);
     stats_publish(s);
-    return planned;
+    return planned || s->io_waits > 0;
 }
 
 void sched_run(struct sched *s)

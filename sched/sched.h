@@ -33,6 +33,7 @@ struct sched_stats {
     uint64_t steps, rows, prefill_tokens, decode_tokens;
     uint64_t submitted, refused, finished, cancelled, failed, preemptions;
     uint64_t cached_tokens; /* prompt tokens taken from the prefix cache */
+    uint64_t io_waits;      /* rows put off until the store had moved a block */
     uint32_t running, waiting;
     uint32_t blocks_free, blocks_cached, blocks_total;
 };

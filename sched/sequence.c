@@ -86,6 +86,7 @@ static void leave_running(struct sched *s, struct request *r)
 void sequence_wait(struct sched *s, struct request *r)
 {
     if (r->seq.state == SEQ_RUNNING) {
+        table_park(&r->seq.table, s->pool);
         leave_running(s, r);
         r->seq.again = true;
     }

@@ -12,10 +12,11 @@
 #include "tests/sim/sim.h"
 
 #include "core/mem.h"
+#include "kvpool/store.h"
 #include "tests/sim/world.h"
 
 /* I8. Orders are given by submission, so they are the scheduler's own. */
-static bool check_oldest(struct world *w, bool failed)
+static bool check_oldest(struct world *w, bool excused)
 {
     const struct client *oldest = NULL;
     for (uint32_t i = 0; i < w->config.requests_max; i++) {
@@ -30,7 +31,7 @@ static bool check_oldest(struct world *w, bool failed)
         w->oldest = oldest->order;
         w->oldest_steps = 0;
     }
-    w->oldest_steps += !failed;
+    w->oldest_steps += !excused;
     if (w->oldest_steps > (uint64_t)oldest->params.prompt_count + oldest->output_max + 1)
         return world_broken(w, "I8: the oldest request is not served", oldest->order,
                             w->oldest_steps);
@@ -79,7 +80,10 @@ static bool live_step(struct world *w)
     w->symbolic.fail_next = false;
     if (o->audit_every > 0 && w->symbolic.steps % o->audit_every == 0 && !audit(w))
         return false;
-    if (!o->fixed && !check_oldest(w, fails))
+    uint64_t io_waits = sched_stats_get(w->sched).io_waits;
+    bool waited = io_waits != w->io_waits;
+    w->io_waits = io_waits;
+    if (!o->fixed && !check_oldest(w, fails || waited))
         return false;
     if (!worked)
         w->now_us += 1000;
@@ -93,7 +97,8 @@ static bool drain(struct world *w)
         if (w->clients[i].request != NULL)
             bound += w->clients[i].params.prompt_count + w->clients[i].output_max + 1;
     w->habits = (struct habits){ .read = 500 };
-    for (uint64_t n = 0; w->live > 0; n++) {
+    uint64_t begun = w->io_waits;
+    for (uint64_t n = 0; w->live > 0; n += w->io_waits == begun, begun = w->io_waits) {
         if (n > bound)
             return client_read_all(w) && world_broken(w, "I8: the drain does not end", w->live, n);
         if (!live_step(w))
@@ -101,7 +106,9 @@ static bool drain(struct world *w)
         if (sched_stats_get(w->sched).running == 0 && !client_read_all(w))
             return false;
     }
-    if (kvpool_available_count(w->pool) != w->block_count)
+    while (store_poll(w->pool, true)) {
+    }
+    if (w->block_count != kvpool_free_count(w->pool) + kvpool_cached_count(w->pool))
         return world_broken(w, "I1: blocks are missing at the end", kvpool_available_count(w->pool),
                             w->block_count);
     struct sched_stats st = sched_stats_get(w->sched);
@@ -129,6 +136,9 @@ bool sim_run(struct sim_outcome *out, const struct sim_options *options)
         out->refused = st.refused;
         out->preemptions = st.preemptions;
         out->cached_tokens = st.cached_tokens;
+        out->io_waits = st.io_waits;
+        out->writes = store_stats_get(w.pool).writes;
+        out->reads = store_stats_get(w.pool).reads;
     }
     world_close(&w);
     out->violation = w.violation;

@@ -67,6 +67,9 @@ static void test_seeds_reach_every_corner(void **state)
         sum.failed += o.failed;
         sum.refused += o.refused;
         sum.preemptions += o.preemptions;
+        sum.cached_tokens += o.cached_tokens;
+        sum.writes += o.writes;
+        sum.reads += o.reads;
     }
     printf("# %llu finished, %llu cancelled, %llu failed, %llu refused, %llu preemptions\n",
            (unsigned long long)sum.finished, (unsigned long long)sum.cancelled,
@@ -74,6 +77,7 @@ static void test_seeds_reach_every_corner(void **state)
            (unsigned long long)sum.preemptions);
     assert_true(sum.finished > 500 && sum.cancelled > 50 && sum.failed > 50);
     assert_true(sum.refused > 50 && sum.preemptions > 100);
+    assert_true(sum.cached_tokens > 10000 && sum.writes > 20 && sum.reads > 5);
 }
 
 static void test_a_seed_is_one_run(void **state)
@@ -107,6 +111,7 @@ static int run_long(int argc, char **argv)
     }
     double start = now_s(CLOCK_MONOTONIC), cpu = now_s(CLOCK_PROCESS_CPUTIME_ID);
     uint64_t steps = 0, violations = 0, seeds = 0, finished = 0, preemptions = 0, cached = 0;
+    uint64_t writes = 0, reads = 0;
     do {
         struct sim_outcome outcome;
         if (!sim_run(&outcome, &options)) {
@@ -117,12 +122,16 @@ static int run_long(int argc, char **argv)
         finished += outcome.finished;
         preemptions += outcome.preemptions;
         cached += outcome.cached_tokens;
+        writes += outcome.writes;
+        reads += outcome.reads;
         options.seed++;
         seeds++;
     } while (now_s(CLOCK_MONOTONIC) - start < seconds && violations < 10);
     printf("seeds %llu finished %llu preemptions %llu cached %llu steps per cpu second %.0f\n",
            (unsigned long long)seeds, (unsigned long long)finished, (unsigned long long)preemptions,
            (unsigned long long)cached, (double)steps / (now_s(CLOCK_PROCESS_CPUTIME_ID) - cpu));
+    printf("blocks written %llu, read %llu\n", (unsigned long long)writes,
+           (unsigned long long)reads);
     printf("steps %llu violations %llu\n", (unsigned long long)steps,
            (unsigned long long)violations);
     return violations > 0;

@@ -5,6 +5,7 @@
 
 #include "core/mem.h"
 #include "kvpool/internal.h"
+#include "kvpool/store.h"
 
 bool world_broken(struct world *w, const char *rule, uint64_t a, uint64_t b)
 {
@@ -85,6 +86,24 @@ static void draw_sizes(struct world *w, struct executor_limits *limits)
     };
 }
 
+/* A disk that is slow, bad or worn out, as it comes. */
+static bool open_store(struct world *w)
+{
+    uint32_t slots = world_draw(w, 1, 2 * w->block_count);
+    if (disk_open(&w->disk, &w->symbolic, slots, w->options->seed) != RC_OK)
+        return world_broken(w, "the simulator has no memory", 0, 0);
+    w->disk.late = world_draw(w, 0, 8);
+    w->disk.fail = world_chance(w, 300) ? world_draw(w, 1, 300) : 0;
+    struct store_config config = {
+        .io = disk_io(&w->disk),
+        .clock = clock_virtual(&w->now_us),
+        .slot_count = slots,
+        .write_bytes_day = world_chance(w, 200) ? world_draw(w, 1, 100) : 0,
+        .chaos_io = world_chance(w, 200) ? world_draw(w, 2, 20) : 0,
+    };
+    return kvpool_open_store(w->pool, &config, &w->violation) == RC_OK;
+}
+
 bool world_open(struct world *w, const struct sim_options *options)
 {
     *w = (struct world){ .options = options, .rng = rng_seeded(options->seed) };
@@ -104,6 +123,8 @@ bool world_open(struct world *w, const struct sim_options *options)
         w->symbolic.verify_every = options->audit_every > 0 ? options->audit_every : 1;
     if (kvpool_open(&w->pool, w->block_count, 0, &w->violation) != RC_OK)
         return false;
+    if (!options->fixed && world_chance(w, 400) && !open_store(w))
+        return false;
     if (!options->fixed && world_chance(w, 100))
         /* every hash is the same: only the comparison tells blocks apart */
         w->pool->bucket_mask = 0;
@@ -115,6 +136,7 @@ void world_close(struct world *w)
 {
     sched_close(w->sched);
     kvpool_close(w->pool);
+    disk_close(&w->disk);
     symbolic_close(&w->symbolic);
     mem_free(w->clients);
     if (mem_live_bytes() != w->memory_before)

@@ -7,6 +7,7 @@
 
 #include "core/rng.h"
 #include "sched/sched.h"
+#include "tests/sim/disk.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/symbolic.h"
 
@@ -52,13 +53,14 @@ struct world {
     struct sched_config config;
     uint32_t block_count;
     struct symbolic symbolic;
+    struct disk disk;
     struct kvpool *pool;
     struct sched *sched;
     struct client *clients; /* [requests_max] */
     uint32_t live;
     /* cancels since the last step: each may keep a record alive until the next one */
     uint32_t notices;
-    uint64_t order_next, failures;
+    uint64_t order_next, failures, io_waits;
     uint64_t oldest; /* order of the oldest live request, and the steps it has been that */
     uint64_t oldest_steps;
     size_t memory_before;

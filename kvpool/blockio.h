@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* blockio - the seam between the block store and what moves the bytes: a file through io_uring or
+ * plain calls (blockfile.h), or a test's own.
+ *   owner    the scheduler thread starts and collects transfers; bytes of a block may be touched
+ *            from start until its end is collected
+ *   errors   an end carries RC_OK or RC_IO; start says RC_FULL when depth transfers are under
+ *            way */
+#ifndef QUIRE_KVPOOL_BLOCKIO_H
+#define QUIRE_KVPOOL_BLOCKIO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+struct blockio_end {
+    uint32_t tag;
+    enum rc rc;
+};
+
+struct blockio {
+    void *ctx;
+    uint32_t depth; /* transfers that may be under way at once */
+    /* Moves a whole block of the pool to its slot, or from there. */
+    enum rc (*start)(void *ctx, bool write, uint32_t slot, uint32_t block, uint32_t tag);
+    /* Ends of transfers, in any order, at most max; with wait it sleeps until there is one. */
+    uint32_t (*collect)(void *ctx, struct blockio_end *out, uint32_t max, bool wait);
+};
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* disk - see disk.h. Data moves at the end of a transfer, so that whatever frees, reuses or
+ * trusts a block too early is found by the executor's walk over the prefixes. */
+#include "tests/sim/disk.h"
+
+#include <string.h>
+
+#include "core/mem.h"
+
+#define BLOCK KV_BLOCK_TOKENS
+
+enum rc disk_open(struct disk *d, struct symbolic *memory, uint32_t slot_count, uint64_t seed)
+{
+    *d = (struct disk){ .memory = memory, .rng = rng_seeded(seed) };
+    d->hashes = mem_alloc_array((size_t)slot_count * BLOCK, sizeof *d->hashes);
+    d->tokens = mem_alloc_array((size_t)slot_count * BLOCK, sizeof *d->tokens);
+    if (d->hashes != NULL && d->tokens != NULL)
+        return RC_OK;
+    disk_close(d);
+    return RC_NO_MEMORY;
+}
+
+void disk_close(struct disk *d)
+{
+    mem_free(d->hashes);
+    mem_free(d->tokens);
+    d->hashes = NULL;
+    d->tokens = NULL;
+}
+
+static enum rc start(void *ctx, bool write, uint32_t slot, uint32_t block, uint32_t tag)
+{
+    struct disk *d = ctx;
+    uint32_t at = 0;
+    while (at < DISK_DEPTH && d->ops[at].busy)
+        at++;
+    if (at == DISK_DEPTH)
+        return RC_FULL;
+    struct disk_op *op = &d->ops[at];
+    *op =
+        (struct disk_op){ .busy = true, .write = write, .slot = slot, .block = block, .tag = tag };
+    op->due = (uint32_t)rng_below(&d->rng, d->late + 1);
+    uint64_t *memory = &d->memory->hashes[(size_t)block * BLOCK];
+    memcpy(op->hashes, memory, sizeof op->hashes);
+    if (!write)
+        memset(memory, 0, sizeof op->hashes);
+    return RC_OK;
+}
+
+static enum rc finish(struct disk *d, struct disk_op *op)
+{
+    size_t memory = (size_t)op->block * BLOCK, file = (size_t)op->slot * BLOCK;
+    struct symbolic *x = d->memory;
+    op->busy = false;
+    if (op->write && memcmp(op->hashes, &x->hashes[memory], sizeof op->hashes) != 0) {
+        fault_set(&x->violation, RC_CORRUPT, "I7: block %u changed while it was written",
+                  op->block);
+        return RC_IO;
+    }
+    if (rng_below(&d->rng, 1000) < d->fail)
+        return RC_IO;
+    if (op->write) {
+        memcpy(&d->hashes[file], &x->hashes[memory], BLOCK * sizeof *d->hashes);
+        memcpy(&d->tokens[file], &x->tokens[memory], BLOCK * sizeof *d->tokens);
+    } else {
+        memcpy(&x->hashes[memory], &d->hashes[file], BLOCK * sizeof *d->hashes);
+        memcpy(&x->tokens[memory], &d->tokens[file], BLOCK * sizeof *d->tokens);
+    }
+    return RC_OK;
+}
+
+static uint32_t collect(void *ctx, struct blockio_end *out, uint32_t max, bool wait)
+{
+    struct disk *d = ctx;
+    uint32_t count = 0;
+    do {
+        uint32_t first = (uint32_t)rng_below(&d->rng, DISK_DEPTH);
+        for (uint32_t i = 0; i < DISK_DEPTH && count < max; i++) {
+            struct disk_op *op = &d->ops[(first + i) % DISK_DEPTH];
+            if (!op->busy || op->due-- > 0)
+                continue;
+            out[count++] = (struct blockio_end){ op->tag, finish(d, op) };
+        }
+    } while (wait && count == 0);
+    return count;
+}
+
+struct blockio disk_io(struct disk *d)
+{
+    return (struct blockio){ d, DISK_DEPTH, start, collect };
+}
