@@ -7,9 +7,9 @@
  *     L2      32 rows a window out of 192 KiB of weights: what the code can do
  *     memory  128 rows a window out of at least 256 MiB: what it does while streaming
  * MAC per cycle as minimum (best window) and median; the weights' GB/s of the median; and the
- * fraction of the limit: the lower of the arithmetic ceiling (int8 step or f32 FMA rate,
- * bench/machine.h) and, for the memory rows, read bandwidth times MAC per weight byte. Blocks are
- * random with finite scales. */
+ * fraction of the limit: the lower of the arithmetic ceiling (int8 step or f32 FMA rate of
+ * bench/machine.h; 8-bit codes take two multiplies on AVX2) and, for the memory rows, read
+ * bandwidth times MAC per weight byte. Blocks are random with finite scales. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -92,7 +92,8 @@ static void bench_format(const struct options *o, const struct kernels *kernels,
     act_open(&act, kind, COLS_MAX, o->k, s->act);
     for (uint32_t c = 0; c < COLS_MAX; c++)
         kernels->matmul.quantize[kind](act.data + (size_t)c * act.row_bytes, s->x + c, o->k);
-    double ceiling = kind == ACT_F32 ? s->machine.f32_fma : s->machine.int8_step;
+    bool wide = type == DTYPE_Q8_0 || type == DTYPE_IQ4_NL || type == DTYPE_IQ4_XS;
+    double ceiling = kind == ACT_F32 ? s->machine.f32_fma : s->machine.int8_step / (wide ? 2 : 1);
     for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
         for (int memory = 0; memory < 2; memory++) {
             size_t rows = (memory ? MEMORY_BYTES : L2_BYTES) / row_bytes / 32 * 32;

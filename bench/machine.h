@@ -95,9 +95,13 @@ static inline void loop_multiply_add_sum(void *ctx)
 static inline void loop_kernel_step(void *ctx)
 {
     MACHINE_LOOP(
-        ".irp r, 2,4,6,8\n vpbroadcastd \\r*64(%0), %%ymm11\n"
+        ".irp r, 0,1,2,3\n vpbroadcastd \\r*64(%0), %%ymm11\n"
         " vpmaddubsw %%ymm11, %%ymm1, %%ymm10\n vpmaddubsw %%ymm11, %%ymm0, %%ymm11\n"
-        " vpaddw %%ymm10, %%ymm\\r, %%ymm\\r\n vpaddw %%ymm11, %%ymm12, %%ymm12\n .endr\n");
+        ".if \\r == 0\n vpaddw %%ymm10, %%ymm2, %%ymm2\n vpaddw %%ymm11, %%ymm3, %%ymm3\n"
+        ".elseif \\r == 1\n vpaddw %%ymm10, %%ymm4, %%ymm4\n vpaddw %%ymm11, %%ymm5, %%ymm5\n"
+        ".elseif \\r == 2\n vpaddw %%ymm10, %%ymm6, %%ymm6\n vpaddw %%ymm11, %%ymm7, %%ymm7\n"
+        ".else\n vpaddw %%ymm10, %%ymm8, %%ymm8\n vpaddw %%ymm11, %%ymm9, %%ymm9\n.endif\n"
+        ".endr\n");
 }
 
 static inline void loop_fma(void *ctx)

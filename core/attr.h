@@ -12,7 +12,7 @@
 #define ATTR_UNUSED __attribute__((unused))
 #define ATTR_CACHE_LINE _Alignas(64)
 #if defined(__clang__)
-#define ATTR_UNROLL _Pragma("unroll")
+#define ATTR_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define ATTR_UNROLL _Pragma("GCC unroll 64")
 #endif

@@ -155,7 +155,7 @@ static void unpack_q6_k(void *tile, uint32_t half, const uint8_t *src, size_t st
     ATTR_UNROLL
     for (uint32_t j = 0; j < 16; j++)
         t->scale[j][half] = twice_s8(w[j / 4], j % 4);
-    t->d[half] = load_f16_rows(src + 208, stride);
+    t->d[half] = load_f16_rows_at_end(src + 208, stride);
 }
 
 static void unpack_q2_k(void *tile, uint32_t half, const uint8_t *src, size_t stride,
@@ -216,7 +216,7 @@ static void unpack_q3_k(void *tile, uint32_t half, const uint8_t *src, size_t st
         for (uint32_t j = 0; j < 4; j++)
             t->scale[4 * (uint32_t)g + j][half] = twice_s8(scale, j);
     }
-    t->d[half] = load_f16_rows(src + 108, stride);
+    t->d[half] = load_f16_rows_at_end(src + 108, stride);
 }
 
 /* Scales of IQ4_XS from the first two words of a block: nibbles of w1, and two bits each from the
@@ -224,8 +224,7 @@ static void unpack_q3_k(void *tile, uint32_t half, const uint8_t *src, size_t st
  * on. */
 ATTR_INLINE void unpack_scales_iq4_xs(struct tile_planes *t, uint32_t half, __m256i w0, __m256i w1)
 {
-    __m256i top = move_bytes(
-        w0, 0x03030202); /* bytes 0, 2: bits of scales 0 1, 4 5 below; bytes 1, 3 one nibble up */
+    __m256i top = move_bytes(w0, 0x03030202);
     top = _mm256_blendv_epi8(low_nibbles(top), high_nibbles(top),
                              _mm256_set1_epi32((int)0xff00ff00u));
     __m256i even = _mm256_or_si256(low_nibbles(w1), _mm256_slli_epi16(mask8(top, 3), 4));
@@ -250,6 +249,7 @@ static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t 
     (void)count;
     transpose16(src, stride, w);
     unpack_scales_iq4_xs(t, half, w[0], w[1]);
+    t->d[half] = lanes_to_f32(_mm256_and_si256(w[0], _mm256_set1_epi32(0xffff)));
     for (uint32_t j = 0; j < 8; j++) {
         transpose16(src + 8 + 16 * j, stride, w);
         ATTR_UNROLL
@@ -259,7 +259,6 @@ static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t 
             iq4_planes(high_nibbles(w[i]), &q[4][0], &q[4][1]);
         }
     }
-    t->d[half] = load_f16_rows(src, stride);
 }
 
 /* Micro-kernels of one format for 1..4 columns, and its entry. */

@@ -22,30 +22,38 @@ _Static_assert(sizeof(struct tile_q) <= TILE_BYTES_MAX &&
                "tile");
 
 /* 16 nibble bytes of 8 rows: the low halves are the first 16 weights, the high ones the last. */
-ATTR_INLINE void unpack_nibbles(__m256i (*q)[2], uint32_t half, const uint8_t *src, size_t stride)
+ATTR_INLINE void load_nibbles(__m256i codes[8], const uint8_t *src, size_t stride)
 {
     __m256i w[4];
     transpose16(src, stride, w);
     ATTR_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        q[i][half] = low_nibbles(w[i]);
-        q[4 + i][half] = high_nibbles(w[i]);
+        codes[i] = low_nibbles(w[i]);
+        codes[4 + i] = high_nibbles(w[i]);
     }
 }
 
-/* ORs bit e of a word (one a row) into code e as bit 4. */
-ATTR_INLINE void add_high_bits(__m256i (*q)[2], uint32_t half, __m256i bits)
+ATTR_INLINE void store_codes(__m256i (*q)[2], uint32_t half, const __m256i codes[8])
 {
-    const __m256i select = _mm256_set1_epi32((int)0x08040201u), four = _mm256_set1_epi8(16);
+    ATTR_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        q[i][half] = codes[i];
+}
+
+/* ORs bit e of a word (one a row) into code e as bit 4. Byte i / 2 of the word goes to all four
+ * bytes of a lane, each keeps one bit of its upper half, and whatever that is becomes 16. */
+ATTR_INLINE void add_high_bits(__m256i codes[8], __m256i bits)
+{
+    const __m256i one_each = _mm256_set1_epi32((int)0x80402010u), four = _mm256_set1_epi8(16);
     const __m256i lane = _mm256_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0, 0x0c0c0c0c,
                                           0x08080808, 0x04040404, 0);
+    const __m256i low_up = _mm256_slli_epi32(bits, 4);
     ATTR_UNROLL
-    for (int i = 0; i < 8; i++) { /* byte i / 2 four times, then one bit of each copy */
-        __m256i copies =
-            _mm256_shuffle_epi8(bits, _mm256_or_si256(lane, _mm256_set1_epi8((char)(i / 2))));
-        __m256i mask = i % 2 == 0 ? select : _mm256_slli_epi32(select, 4);
-        __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(copies, mask), mask);
-        q[i][half] = _mm256_or_si256(q[i][half], _mm256_and_si256(set, four));
+    for (int i = 0; i < 8; i++) {
+        __m256i from = _mm256_or_si256(lane, _mm256_set1_epi8((char)(i / 2)));
+        __m256i copies = _mm256_shuffle_epi8(i % 2 == 0 ? low_up : bits, from);
+        __m256i set = _mm256_min_epu8(_mm256_and_si256(copies, one_each), four);
+        codes[i] = _mm256_or_si256(codes[i], set);
     }
 }
 
@@ -54,7 +62,9 @@ static void unpack_q4_0(void *tile, uint32_t half, const uint8_t *src, size_t st
 {
     struct tile_q *t = tile;
     for (uint32_t b = 0; b < count; b++, src += 18) {
-        unpack_nibbles(t->q[b], half, src + 2, stride);
+        __m256i codes[8];
+        load_nibbles(codes, src + 2, stride);
+        store_codes(t->q[b], half, codes);
         t->d[b][half] = load_f16_rows(src, stride);
     }
 }
@@ -64,7 +74,9 @@ static void unpack_q4_1(void *tile, uint32_t half, const uint8_t *src, size_t st
 {
     struct tile_q *t = tile;
     for (uint32_t b = 0; b < count; b++, src += 20) {
-        unpack_nibbles(t->q[b], half, src + 4, stride);
+        __m256i codes[8];
+        load_nibbles(codes, src + 4, stride);
+        store_codes(t->q[b], half, codes);
         split_f16_pairs(load_u32_rows(src, stride), &t->d[b][half], &t->m[b][half]);
     }
 }
@@ -74,8 +86,10 @@ static void unpack_q5_0(void *tile, uint32_t half, const uint8_t *src, size_t st
 {
     struct tile_q *t = tile;
     for (uint32_t b = 0; b < count; b++, src += 22) {
-        unpack_nibbles(t->q[b], half, src + 6, stride);
-        add_high_bits(t->q[b], half, load_u32_rows(src + 2, stride));
+        __m256i codes[8];
+        load_nibbles(codes, src + 6, stride);
+        add_high_bits(codes, load_u32_rows(src + 2, stride));
+        store_codes(t->q[b], half, codes);
         t->d[b][half] = load_f16_rows(src, stride);
     }
 }
@@ -85,8 +99,10 @@ static void unpack_q5_1(void *tile, uint32_t half, const uint8_t *src, size_t st
 {
     struct tile_q *t = tile;
     for (uint32_t b = 0; b < count; b++, src += 24) {
-        unpack_nibbles(t->q[b], half, src + 8, stride);
-        add_high_bits(t->q[b], half, load_u32_rows(src + 4, stride));
+        __m256i codes[8];
+        load_nibbles(codes, src + 8, stride);
+        add_high_bits(codes, load_u32_rows(src + 4, stride));
+        store_codes(t->q[b], half, codes);
         split_f16_pairs(load_u32_rows(src, stride), &t->d[b][half], &t->m[b][half]);
     }
 }

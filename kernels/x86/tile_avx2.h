@@ -116,49 +116,33 @@ ATTR_INLINE void transpose16(const uint8_t *p, size_t stride, __m256i o[4])
     o[3] = _mm256_unpackhi_epi64(ab, cd);
 }
 
-ATTR_INLINE uint64_t load_u16(const uint8_t *p)
-{
-    uint16_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-ATTR_INLINE uint64_t load_u32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-/* Words are put together in general registers: the vector ports are the busy ones, and narrow
- * stores followed by a wide load would not forward. The empty asm keeps the compiler from moving
- * that to the vector side. */
-ATTR_INLINE long long four_u16(const uint8_t *p, size_t stride)
-{
-    uint64_t v = load_u16(p) | load_u16(p + stride) << 16 | load_u16(p + 2 * stride) << 32 |
-                 load_u16(p + 3 * stride) << 48;
-    __asm__("" : "+r"(v));
-    return (long long)v;
-}
-
-/* f16 at p of each of 8 rows, as floats. */
-ATTR_INLINE __m256 load_f16_rows(const uint8_t *p, size_t stride)
-{
-    return _mm256_cvtph_ps(_mm_set_epi64x(four_u16(p + 4 * stride, stride), four_u16(p, stride)));
-}
-
-ATTR_INLINE long long two_u32(const uint8_t *p, size_t stride)
-{
-    uint64_t v = load_u32(p) | load_u32(p + stride) << 32;
-    __asm__("" : "+r"(v));
-    return (long long)v;
-}
-
-/* 32-bit word at p of each of 8 rows. */
+/* 32-bit word at p of each of 8 rows: broadcasts and blends use the ports that have room. */
 ATTR_INLINE __m256i load_u32_rows(const uint8_t *p, size_t stride)
 {
-    return _mm256_set_epi64x(two_u32(p + 6 * stride, stride), two_u32(p + 4 * stride, stride),
-                             two_u32(p + 2 * stride, stride), two_u32(p, stride));
+    const uint8_t *p4 = p + 4 * stride;
+    __m256i a = _mm256_blend_epi32(splat32(p), splat32(p + stride), 0x02);
+    __m256i b = _mm256_blend_epi32(splat32(p + 2 * stride), splat32(p + 3 * stride), 0x08);
+    __m256i c = _mm256_blend_epi32(splat32(p4), splat32(p4 + stride), 0x20);
+    __m256i d = _mm256_blend_epi32(splat32(p4 + 2 * stride), splat32(p4 + 3 * stride), 0x80);
+    return _mm256_blend_epi32(_mm256_blend_epi32(a, b, 0x0c), _mm256_blend_epi32(c, d, 0xc0), 0xf0);
+}
+
+/* Lanes below 2^16, as f16 -> floats. */
+ATTR_INLINE __m256 lanes_to_f32(__m256i v)
+{
+    __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 0x08);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+}
+
+/* f16 at p of each of 8 rows, as floats: two bytes more are read, behind it or before it. */
+ATTR_INLINE __m256 load_f16_rows(const uint8_t *p, size_t stride)
+{
+    return lanes_to_f32(_mm256_and_si256(load_u32_rows(p, stride), _mm256_set1_epi32(0xffff)));
+}
+
+ATTR_INLINE __m256 load_f16_rows_at_end(const uint8_t *p, size_t stride)
+{
+    return lanes_to_f32(_mm256_srli_epi32(load_u32_rows(p - 2, stride), 16));
 }
 
 /* Lanes hold two f16, low and high -> two vectors of floats. */
