@@ -462,7 +462,8 @@ static size_t write_blanks(const struct tok_text *s, char *out, size_t cap)
 size_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, char *out, size_t cap)
 {
     must(id >= 0);
-    must((uint32_t)id < t->count);
+    if ((uint32_t)id >= t->count)
+        return 0;
     const struct tok_text *s = &t->texts[id];
     bool control = tokenizer_is_control(t, id);
     if (control && !special)

@@ -55,7 +55,8 @@ bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
 int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len);
 
 /* tokenizer_piece - the bytes a token stands for, at most cap of them written; returns the full
- * length. Control tokens give nothing unless special. */
+ * length. Control tokens give nothing unless special; ids behind the vocabulary never do: an
+ * embedding may have more rows than the vocabulary has tokens, and their ids may be chosen. */
 size_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, char *out, size_t cap);
 
 #endif

@@ -45,6 +45,27 @@ static void test_character_split_over_tokens(void **state)
     vocab_rig_close(&r);
 }
 
+/* Rows that pad an embedding have ids, and no text. */
+static void test_id_behind_the_vocabulary_has_no_text(void **state)
+{
+    (void)state;
+    struct vocab_rig r;
+    open_spm(&r);
+    int32_t behind = (int32_t)tokenizer_vocab_count(r.tokenizer);
+    char piece[4];
+    assert_int_equal(tokenizer_piece(r.tokenizer, behind, true, piece, sizeof piece), 0);
+    assert_int_equal(tokenizer_piece(r.tokenizer, INT32_MAX, false, piece, sizeof piece), 0);
+    struct detok d;
+    struct text out = { 0 };
+    detok_open(&d, r.tokenizer, true, false);
+    const int32_t ids[] = { 0xc3, behind, 0xa9 };
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(detok_push(&d, ids[i], &out), RC_OK);
+    assert_string_equal(out.data, "\xc3\xa9");
+    text_close(&out);
+    vocab_rig_close(&r);
+}
+
 static void test_bytes_that_are_no_text(void **state)
 {
     (void)state;
@@ -177,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_character_split_over_tokens),
+        cmocka_unit_test(test_id_behind_the_vocabulary_has_no_text),
         cmocka_unit_test(test_bytes_that_are_no_text),
         cmocka_unit_test(test_always_valid_at_every_step),
         cmocka_unit_test(test_dummy_blank_goes_once),
