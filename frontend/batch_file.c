@@ -2,7 +2,8 @@
 /* batch_file - append, cut, lock.
  * A row is dumped into one buffer and written with one write(2) on an O_APPEND descriptor. A kill
  * can leave a row cut off only at the end of the file, and there it has no line end: that is how
- * the next start knows it. When the disk is full in the middle of a row, the row is cut off at
+ * the next start knows it, if it begins like a row: the only line of somebody's file may lack its
+ * end too, and must not be cut. When the disk is full in the middle of a row, the row is cut off at
  * once. Keys are kept as 128-bit hashes (16 bytes a row), so that a million rows cost 32 MiB at
  * most. */
 #include "frontend/batch_file.h"
@@ -17,6 +18,8 @@
 #include "core/limits.h"
 #include "core/mem.h"
 #include "frontend/line_reader.h"
+
+#define ROW_BEGINS "{\"id\":\"batch_req" /* what batch_row writes first */
 
 static uint64_t mix(uint64_t x)
 {
@@ -115,6 +118,13 @@ void key_set_close(struct key_set *s)
     *s = (struct key_set){ 0 };
 }
 
+static enum rc refuse(const char *path, uint64_t number, struct fault *fault)
+{
+    return fault_set(fault, RC_USAGE,
+                     "%.100s line %llu is no row of a batch job: nothing is appended to it", path,
+                     (unsigned long long)number);
+}
+
 /* One row that is there already. */
 static enum rc note_row(struct batch_file *f, const char *path, uint64_t number, const char *line,
                         size_t len, struct fault *fault)
@@ -124,9 +134,7 @@ static enum rc note_row(struct batch_file *f, const char *path, uint64_t number,
     const json_t *status = json_object_get(json_object_get(row, "response"), "status_code");
     if (!json_is_integer(at) || !json_is_integer(status)) {
         json_decref(row);
-        return fault_set(fault, RC_USAGE,
-                         "%.100s line %llu is no row of a batch job: nothing is appended to it",
-                         path, (unsigned long long)number);
+        return refuse(path, number, fault);
     }
     bool added;
     enum rc rc =
@@ -139,6 +147,14 @@ static enum rc note_row(struct batch_file *f, const char *path, uint64_t number,
         f->failed_count++;
     json_decref(row);
     return rc == RC_OK ? rc : fault_set(fault, rc, "out of memory");
+}
+
+/* A last line without an end: a row that was cut off, or not ours. */
+static enum rc note_tail(const char *path, uint64_t number, const char *line, size_t len,
+                         struct fault *fault)
+{
+    size_t shown = len < strlen(ROW_BEGINS) ? len : strlen(ROW_BEGINS);
+    return memcmp(line, ROW_BEGINS, shown) == 0 ? RC_OK : refuse(path, number, fault);
 }
 
 static enum rc scan_rows(struct batch_file *f, const char *path, struct fault *fault)
@@ -155,8 +171,9 @@ static enum rc scan_rows(struct batch_file *f, const char *path, struct fault *f
     while ((rc = line_reader_next(&r, -1, &line, &len, &whole)) != RC_END) {
         if (rc == RC_AGAIN)
             continue;
-        if (rc == RC_OK && whole)
-            rc = note_row(f, path, r.line_number, line, len, fault);
+        if (rc == RC_OK)
+            rc = whole ? note_row(f, path, r.line_number, line, len, fault)
+                       : note_tail(path, r.line_number, line, len, fault);
         else if (rc != RC_OK)
             (void)fault_set_errno(fault, rc, "-o %.100s cannot be read", path);
         if (rc != RC_OK)

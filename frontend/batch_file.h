@@ -4,7 +4,7 @@
  *   owner    the job
  *   thread   one
  *   errors   RC_IO, RC_NO_MEMORY; RC_USAGE when the file holds something else or is somebody's
- *   rules    a row is one write of one complete line; on open a last line without an end is cut
+ *   rules    a row is one write of one complete line; on open a last row without an end is cut
  *            off; a row that could not be written whole is cut off again */
 #ifndef QUIRE_FRONTEND_BATCH_FILE_H
 #define QUIRE_FRONTEND_BATCH_FILE_H

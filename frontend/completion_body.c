@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* completion_body - the answer's JSON: choices, logprobs, usage.
- * Tokens that are parts of a character are shown with U+FFFD. The number of the chosen token is the
+ * Tokens that are parts of a character are shown with U+FFFD, and so is a zero byte in a token:
+ * many readers of JSON, ours among them, take none in a name. The number of the chosen token is the
  * same float in token_logprobs and in top_logprobs; -inf is written as -9999. */
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 #include "core/must.h"
 #include "core/str.h"
 #include "frontend/completion.h"
+
+#define REPLACEMENT "\xef\xbf\xbd"
 
 static json_t *logprob_json(float value)
 {
@@ -23,14 +26,14 @@ static enum rc append_valid(struct text *out, const char *bytes, size_t len)
     while (len > 0 && rc == RC_OK) {
         struct utf8_step step = utf8_decode(bytes, len);
         rc = step.state == UTF8_OK ? text_append(out, bytes, step.len)
-                                   : text_append(out, "\xef\xbf\xbd", 3);
+                                   : text_append(out, REPLACEMENT, strlen(REPLACEMENT));
         bytes += step.len;
         len -= step.len;
     }
     return rc;
 }
 
-/* The text of one token as a zero-terminated key in `out`. */
+/* The text of one token, fit for the name of a JSON member, in `out`. */
 static bool token_key(const struct tokenizer *t, int32_t id, struct text *out)
 {
     char small[256], *bytes = small;
@@ -43,8 +46,13 @@ static bool token_key(const struct tokenizer *t, int32_t id, struct text *out)
     }
     out->len = 0;
     enum rc rc = text_append(out, "", 0);
-    if (rc == RC_OK)
-        rc = append_valid(out, bytes, len);
+    for (size_t at = 0; at < len && rc == RC_OK;) {
+        size_t plain = strnlen(bytes + at, len - at);
+        rc = append_valid(out, bytes + at, plain);
+        if (rc == RC_OK && at + plain < len)
+            rc = text_append(out, REPLACEMENT, strlen(REPLACEMENT));
+        at += plain + 1;
+    }
     if (bytes != small)
         mem_free(bytes);
     return rc == RC_OK;

@@ -238,6 +238,20 @@ def test_several_prompts_and_choices():
             check(chosen <= max(top.values()))
 
 
+def test_zero_byte_as_a_token():
+    p = quire("tokenize", "-m", tiny(), "--jsonl", write("zero-text.jsonl", r'"\u0000"' + "\n"))
+    zero = json.loads(p.stdout)[-1]
+    write("zero.jsonl", line("k", prompt=[zero, zero], echo=True, logprobs=0, max_tokens=2,
+                             logit_bias={str(zero): 100}) + "\n")
+    batch("zero.jsonl", "zero-out.jsonl", "-q")
+    choice = rows("zero-out.jsonl")[0]["response"]["body"]["choices"][0]
+    equal(choice["text"], "\0" * 4)
+    equal([list(top) for top in choice["logprobs"]["top_logprobs"][1:]], [["\ufffd"]] * 3)
+    before = read("zero-out.jsonl")
+    batch("zero.jsonl", "zero-out.jsonl", "-q")  # the next start reads the row
+    equal(read("zero-out.jsonl"), before)
+
+
 def test_output_of_something_else_is_refused():
     write("notes.txt", "my notes\n")
     write("one.jsonl", '{"prompt": "x"}\n')
@@ -246,6 +260,11 @@ def test_output_of_something_else_is_refused():
     equal(read("notes.txt"), b"my notes\n")
     p = batch("one.jsonl", "one.jsonl", status=2)
     equal(read("one.jsonl"), b'{"prompt": "x"}\n')
+    for text in ["my only note", '{"prompt": "x"}']:  # without a line end, as a torn row is
+        write("note.txt", text)
+        batch("one.jsonl", "note.txt", status=2)
+        batch("note.txt", "note.txt", status=2)
+        equal(read("note.txt"), text.encode())
     p = batch("nothing.jsonl", "x.jsonl", status=2)
     check(b"-i" in p.stderr)
 
