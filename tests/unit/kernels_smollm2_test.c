@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* kernels_smollm2 - a real model (make model) teacher-forced on texts whose log-probabilities were
- * computed outside in float64; and the same bits whatever the
+ * computed outside in float64, with int8 and with f32 activations; and the same bits whatever the
  * batch and the chunk. Skips, by name, without the model or the texts. */
 #include "tests/unit/test.h"
 
@@ -90,6 +90,12 @@ static void test_smollm2_int8(void **state)
     teacher_force(false, 0.056, 0.005);
 }
 
+static void test_smollm2_f32(void **state)
+{
+    (void)state;
+    teacher_force(true, 0.0012, 0.0003);
+}
+
 #define SHORT 70u
 #define MATES 5u
 
@@ -148,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_smollm2_int8),
+        cmocka_unit_test(test_smollm2_f32),
         cmocka_unit_test(test_smollm2_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
