@@ -9,7 +9,7 @@
 #include "kernels/dequant.h"
 #include "kernels/f16.h"
 
-enum { COLS = 3, CHUNK = 1024, F32_COLS = 8 };
+enum { COLS = 3, CHUNK = 1024, F32_COLS = 8, F32_ROWS = 4, F32_WIDTH = 4096 };
 
 ATTR_INLINE __m256 load_weights(const uint8_t *p, const enum dtype type)
 {
@@ -164,9 +164,23 @@ static void row_dequantized(const struct matmul *m, uint32_t row, uint32_t col, 
         finish(m, row, col + c, sum_lanes(sum[c]));
 }
 
-static void run_dequantized(const struct matmul *m, uint32_t row_begin, uint32_t row_end)
+/* Rows that fit a tile are dequantized once for all columns, and are float weights from then on. */
+static void run_dequantized(const struct matmul *m, uint32_t row, uint32_t row_end)
 {
-    for (uint32_t row = row_begin; row < row_end; row++)
+    const uint32_t cols = m->w.cols;
+    for (; cols <= F32_WIDTH && row_end - row >= F32_ROWS; row += F32_ROWS) {
+        float tile[F32_ROWS * F32_WIDTH];
+        for (uint32_t r = 0; r < F32_ROWS; r++)
+            dequant_row(m->w.type, m->w.data + (row + r) * m->w.row_bytes, tile + (size_t)r * cols,
+                        cols);
+        struct matmul part = *m;
+        part.w = (struct weight){ (const uint8_t *)tile, DTYPE_F32, F32_ROWS, cols,
+                                  cols * sizeof *tile };
+        part.out = m->out + row;
+        part.bias = m->bias != NULL ? m->bias + row : NULL;
+        some_rows(&part, 0, F32_ROWS, DTYPE_F32);
+    }
+    for (; row < row_end; row++)
         for (uint32_t col = 0; col < m->x_count; col += F32_COLS)
             row_dequantized(m, row, col, m->x_count - col < F32_COLS ? m->x_count - col : F32_COLS);
 }
