@@ -31,22 +31,22 @@ static struct group group_at(uint32_t row, uint32_t row_end, uint32_t rows)
     return g;
 }
 
-/* Adds residual and bias, makes every NaN the same one, stores 8 rows or the part that is
- * wanted. */
-static void finish(const struct matmul *m, uint32_t col, uint32_t base, uint32_t begin,
-                   uint32_t end, const float *acc)
+/* Adds residual and bias, makes every NaN the same one: 8 outputs of one column. */
+ATTR_INLINE void finish8(const struct matmul *m, float *out, uint32_t row, const float *acc)
 {
-    float *out = m->out + (size_t)col * m->out_stride;
-    if (begin == base && end == base + TILE_HALF) {
-        __m256 v = _mm256_load_ps(acc);
-        if (m->accumulate)
-            v = _mm256_add_ps(_mm256_loadu_ps(out + begin), v);
-        if (m->bias != NULL)
-            v = _mm256_add_ps(v, _mm256_loadu_ps(m->bias + begin));
-        __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(NAN_BITS));
-        _mm256_storeu_ps(out + begin, _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
-        return;
-    }
+    __m256 v = _mm256_load_ps(acc);
+    if (m->accumulate)
+        v = _mm256_add_ps(_mm256_loadu_ps(out), v);
+    if (m->bias != NULL)
+        v = _mm256_add_ps(v, _mm256_loadu_ps(m->bias + row));
+    __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(NAN_BITS));
+    _mm256_storeu_ps(out, _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+}
+
+/* The same, the rows [begin, end) of a half whose first is base. */
+static void finish_part(const struct matmul *m, float *out, uint32_t base, uint32_t begin,
+                        uint32_t end, const float *acc)
+{
     for (uint32_t r = begin; r < end; r++) {
         float v = acc[r - base];
         if (m->accumulate)
@@ -57,12 +57,40 @@ static void finish(const struct matmul *m, uint32_t col, uint32_t base, uint32_t
     }
 }
 
+static void finish(const struct matmul *m, const struct group *g, uint32_t col, uint32_t cols,
+                   const float *acc)
+{
+    bool whole = g->begin[0] == g->base[0] && g->end[1] == g->base[0] + TILE_ROWS;
+    float *out = m->out + (size_t)col * m->out_stride;
+    for (uint32_t c = 0; c < cols; c++, acc += TILE_ROWS, out += m->out_stride) {
+        if (whole) {
+            finish8(m, out + g->base[0], g->base[0], acc);
+            finish8(m, out + g->base[1], g->base[1], acc + TILE_HALF);
+            continue;
+        }
+        for (uint32_t h = 0; h < 2; h++)
+            finish_part(m, out, g->base[h], g->begin[h], g->end[h], acc + h * TILE_HALF);
+    }
+}
+
+/* Chains start at 0. The lines that the outputs go to are asked for: columns lie far apart. */
+static void start(const struct matmul *m, const struct group *g, uint32_t col, uint32_t cols,
+                  float *acc)
+{
+    const float *out = m->out + (size_t)col * m->out_stride + g->base[0];
+    for (uint32_t c = 0; c < cols; c++, acc += TILE_ROWS, out += m->out_stride) {
+        _mm256_store_ps(acc, _mm256_setzero_ps());
+        _mm256_store_ps(acc + TILE_HALF, _mm256_setzero_ps());
+        _mm_prefetch((const char *)out, _MM_HINT_T0);
+    }
+}
+
 static void run_group(const struct matmul *m, const struct tile_format *f, const struct group *g,
                       const uint8_t *next, uint32_t col, uint32_t cols)
 {
     ATTR_CACHE_LINE uint8_t tile[TILE_BYTES_MAX];
     ATTR_CACHE_LINE float acc[COLS_MAX * TILE_ROWS];
-    memset(acc, 0, cols * TILE_ROWS * sizeof *acc);
+    start(m, g, col, cols, acc);
     size_t stride = m->w.row_bytes;
     uint32_t blocks = m->w.cols / f->block_elems;
     const uint8_t *x = act_row(m->x, m->x_begin + col);
@@ -77,10 +105,7 @@ static void run_group(const struct matmul *m, const struct tile_format *f, const
                 tile, count, x + (size_t)c * m->x->row_bytes + (size_t)b * f->act_bytes,
                 m->x->row_bytes, ahead, acc + c * TILE_ROWS);
     }
-    for (uint32_t c = 0; c < cols; c++)
-        for (uint32_t h = 0; h < 2; h++)
-            finish(m, col + c, g->base[h], g->begin[h], g->end[h],
-                   acc + c * TILE_ROWS + h * TILE_HALF);
+    finish(m, g, col, cols, acc);
 }
 
 void tile_run_avx2(const struct matmul *m, uint32_t row_begin, uint32_t row_end,
@@ -94,10 +119,9 @@ void tile_run_avx2(const struct matmul *m, uint32_t row_begin, uint32_t row_end,
         uint32_t cols = m->x_count - col < COLS_MAX ? m->x_count - col : COLS_MAX;
         for (uint32_t row = row_begin; row < row_end; row += TILE_ROWS) {
             struct group g = group_at(row, row_end, m->w.rows);
-            bool whole = m->w.rows - row >=
-                         2 * TILE_ROWS; /* the group behind this one lies inside the tensor */
-            run_group(m, f, &g, whole ? m->w.data + (row + TILE_ROWS) * m->w.row_bytes : NULL, col,
-                      cols);
+            const uint8_t *next = m->w.data + (row + TILE_ROWS) * m->w.row_bytes;
+            bool inside = m->w.rows - row >= 2 * TILE_ROWS; /* the group behind this one */
+            run_group(m, f, &g, inside ? next : NULL, col, cols);
         }
     }
 }
