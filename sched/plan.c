@@ -4,7 +4,10 @@
  *     when none is free the youngest gives way
  *   2 waiting requests are admitted in order, each with the blocks of all tokens it knows; nobody
  *     passes the first one that does not fit. None is admitted in a step that preempted
- *   3 what is left of the step's rows goes to prompts, oldest first, in chunks
+ *   3 prompts get a budget of rows: a fixed number, or, with an inter-token target, as many as are
+ *     nearly free beside the decode rows or as let the step end in that time. Prompts that end soon
+ *     may use half of it first, so that none is stuck behind a long one; the rest goes by age, in
+ *     chunks
  * A sequence that computes its prompt (or computes again what a preemption dropped) holds all
  * blocks for it since its admission, so 3 never needs one. Rows and outputs are written into the
  * step arena, tables (whose worst case is large and rare) into a buffer of their own, both sized
@@ -13,6 +16,10 @@
 
 #include "core/must.h"
 #include "sched/record.h"
+
+#define ROWS_GRAIN 8u     /* rows of a kernel tile: a budget is whole tiles */
+#define SHORT_TOKENS 256u /* a prompt with so few tokens left ends soon */
+#define CHUNK_SHARED 128u /* largest chunk while others are there and tokens should flow */
 
 struct planner {
     struct sched *s;
@@ -23,7 +30,8 @@ struct planner {
     struct batch_output *outputs;
     uint32_t rows_left;
     uint32_t outputs_left;
-    uint32_t prefill_left;
+    uint32_t prefill_left; /* of the lane that is being planned */
+    uint32_t chunk;        /* rows that one prompt may get */
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
@@ -53,7 +61,7 @@ static void planner_open(struct planner *p, struct sched *s, struct plan *plan)
     *plan = (struct plan){ 0 };
     *p = (struct planner){ .s = s, .plan = plan, .rows_left = l->rows_max };
     p->outputs_left = l->outputs_max;
-    p->prefill_left = s->config.step_prefill_tokens;
+    p->chunk = s->config.chunk_tokens;
     p->tokens = arena_take(a, l->rows_max, sizeof *p->tokens);
     p->spans = arena_take(a, rows_max, sizeof *p->spans);
     p->copies = arena_take(a, rows_max, sizeof *p->copies);
@@ -121,6 +129,7 @@ static void add_span(struct planner *p, struct request *r, uint32_t begin, uint3
         p->outputs[b->output_count++] = o;
     }
     seq->written_from = seq->computed;
+    p->plan->pairs += cost_pairs(begin, row_count);
     prefix_claim(&seq->table, p->s->pool, r->tokens, seq->computed, begin + row_count,
                  p->s->step + 1);
     b->row_count += row_count;
@@ -186,7 +195,7 @@ static void plan_admission(struct sched *s)
 static uint32_t chunk_rows(const struct planner *p, const struct request *r, uint32_t begin)
 {
     uint32_t missing = r->seq.known - begin;
-    uint32_t rows = min_u32(missing, p->s->config.chunk_tokens);
+    uint32_t rows = min_u32(missing, p->chunk);
     rows = min_u32(rows, min_u32(p->rows_left, p->prefill_left));
     if (sequence_scores(r))
         return min_u32(rows, p->outputs_left); /* one for each row, at most */
@@ -234,12 +243,63 @@ static void plan_chunk(struct planner *p, struct request *r)
     p->plan->prefill_rows += rows;
 }
 
+/* Rows that prompts may have in this step. */
+static uint32_t prefill_budget(const struct planner *p, const struct request *first)
+{
+    const struct sched *s = p->s;
+    uint32_t most = min_u32(s->config.step_prefill_tokens, p->rows_left);
+    uint32_t decode = p->plan->decode_rows;
+    if (s->config.itl_us == 0 || decode == 0)
+        return most;
+    uint32_t rows = cost_rows_within(&s->cost, decode, p->plan->pairs, first->seq.computed, most,
+                                     s->config.itl_us);
+    uint32_t free = cost_free_rows(&s->cost);
+    if (free > decode && free - decode > rows)
+        rows = free - decode;
+    rows = rows / ROWS_GRAIN * ROWS_GRAIN;
+    return min_u32(rows < ROWS_GRAIN ? ROWS_GRAIN : rows, most);
+}
+
+/* One chunk for each prompt that has none yet (else it waits for its own claim), oldest first:
+ * all, or those that end soon. */
+static void plan_lane(struct planner *p, bool only_short)
+{
+    struct sched *s = p->s;
+    for (uint32_t i = 0; i < s->running_count && p->prefill_left > 0; i++) {
+        struct request *r = s->running[i];
+        bool is_short = r->seq.known - r->seq.computed <= SHORT_TOKENS;
+        if (sequence_decodes(r) || (only_short && !is_short))
+            continue;
+        if (only_short && p->outputs_left < 2)
+            return; /* the last one is the oldest prompt's */
+        plan_chunk(p, r);
+    }
+}
+
 static void plan_prefill(struct planner *p)
 {
     struct sched *s = p->s;
-    for (uint32_t i = 0; i < s->running_count; i++)
-        if (!sequence_decodes(s->running[i]))
-            plan_chunk(p, s->running[i]);
+    uint32_t prompts = 0, shorts = 0;
+    const struct request *first = NULL;
+    for (uint32_t i = 0; i < s->running_count; i++) {
+        const struct request *r = s->running[i];
+        if (sequence_decodes(r))
+            continue;
+        first = first != NULL ? first : r;
+        prompts++;
+        shorts += r->seq.known - r->seq.computed <= SHORT_TOKENS;
+    }
+    if (first == NULL)
+        return;
+    uint32_t budget = prefill_budget(p, first);
+    bool alone = s->running_count == 1 && s->waiting.count == 0;
+    if (s->config.itl_us > 0 && !alone)
+        p->chunk = min_u32(p->chunk, CHUNK_SHARED);
+    p->prefill_left = shorts < prompts ? budget / 2 : budget;
+    uint32_t lane = p->prefill_left;
+    plan_lane(p, true);
+    p->prefill_left = budget - (lane - p->prefill_left);
+    plan_lane(p, false);
 }
 
 bool plan_step(struct sched *s, struct plan *plan)

@@ -13,6 +13,7 @@
 #include "core/ring.h"
 #include "kvpool/prefix.h"
 #include "kvpool/store.h"
+#include "sched/cost.h"
 #include "sched/sched.h"
 
 #define REQUEST_MAGIC 0x72657131u
@@ -88,13 +89,14 @@ struct plan {
     struct plan_output *outputs;    /* [output_count] */
     uint32_t decode_rows;
     uint32_t prefill_rows;
+    uint64_t pairs; /* of a query and a key that it reads */
 };
 
 struct counters {
     _Atomic uint64_t steps, rows, prefill_tokens, decode_tokens;
     _Atomic uint64_t submitted, refused, finished, cancelled, failed, preemptions;
     _Atomic uint64_t cached_tokens, io_waits;
-    _Atomic uint32_t running, waiting, blocks_free, blocks_cached;
+    _Atomic uint32_t running, waiting, blocks_free, blocks_cached, step_us, free_rows;
 };
 
 struct queue {
@@ -116,6 +118,7 @@ struct sched {
     uint32_t running_count;
     uint64_t order_next;
     uint64_t step;
+    struct cost cost;
     struct arena arena; /* a step's plan */
     uint32_t *tables;   /* and its block tables */
     struct batch_result *results;

@@ -79,6 +79,7 @@ enum rc sched_open(struct sched **out, const struct sched_config *config, struct
     s->pool = pool;
     s->executor = executor;
     s->clock = clock;
+    cost_open(&s->cost);
     kvpool_keep_cached(pool, !config->no_prefix_cache);
     uint64_t pool_tokens = (uint64_t)kvpool_block_count(pool) * KV_BLOCK_TOKENS;
     s->ctx_tokens = min_u32(config->ctx_tokens, executor.limits.ctx_max);
@@ -214,6 +215,19 @@ static void drain_inbox(struct sched *s)
     }
 }
 
+static enum rc run_plan(struct sched *s, const struct plan *plan)
+{
+    uint64_t begin_us = clock_now_us(&s->clock);
+    enum rc rc = s->executor.run(s->executor.ctx, &plan->batch, s->results);
+    uint64_t us = clock_now_us(&s->clock) - begin_us;
+    atomic_store_explicit(&s->counters.step_us, (uint32_t)us, memory_order_relaxed);
+    if (rc == RC_OK) {
+        cost_observe(&s->cost, plan->batch.row_count, plan->pairs, us);
+        store_set_token_us(s->pool, cost_token_us(&s->cost));
+    }
+    return rc;
+}
+
 bool sched_step(struct sched *s)
 {
     must(s->magic == SCHED_MAGIC);
@@ -223,7 +237,7 @@ bool sched_step(struct sched *s)
     struct plan plan;
     bool planned = plan_step(s, &plan);
     if (planned) {
-        enum rc rc = s->executor.run(s->executor.ctx, &plan.batch, s->results);
+        enum rc rc = run_plan(s, &plan);
         for (uint32_t i = 0; i < plan.batch.copy_count; i++)
             prefix_copied(s->pool, plan.batch.copies[i].src_block);
         commit_step(s, &plan, rc);

@@ -22,7 +22,9 @@ struct sched_config {
     uint32_t rows_max;            /* --max-rows: sequences that run at once */
     uint32_t chunk_tokens;        /* --chunk: prefill tokens a sequence may get in a step */
     uint32_t step_prefill_tokens; /* prefill tokens of all sequences in a step; 0 = chunk_tokens */
-    uint32_t requests_max;        /* live requests, queued ones included */
+    uint32_t itl_us;       /* --itl-ms: while tokens stream, prompts get what lets a step end in
+                                   * this time; 0 = step_prefill_tokens in every step */
+    uint32_t requests_max; /* live requests, queued ones included */
     /* --no-prefix-cache: no request takes over what another computed */
     bool no_prefix_cache;
     /* --chaos preempt=N: every N steps the youngest gives way; 0 = off */
@@ -35,6 +37,8 @@ struct sched_stats {
     uint64_t cached_tokens; /* prompt tokens taken from the prefix cache */
     uint64_t io_waits;      /* rows put off until the store had moved a block */
     uint32_t running, waiting;
+    uint32_t step_us;   /* of the last step */
+    uint32_t free_rows; /* rows that would be nearly free, as far as is known */
     uint32_t blocks_free, blocks_cached, blocks_total;
 };
 

@@ -11,6 +11,7 @@ void stats_publish(struct sched *s)
     atomic_store_explicit(&c->running, s->running_count, memory_order_relaxed);
     atomic_store_explicit(&c->waiting, s->waiting.count, memory_order_relaxed);
     atomic_store_explicit(&c->blocks_free, kvpool_free_count(s->pool), memory_order_relaxed);
+    atomic_store_explicit(&c->free_rows, cost_free_rows(&s->cost), memory_order_relaxed);
     atomic_store_explicit(&c->blocks_cached, kvpool_cached_count(s->pool), memory_order_relaxed);
 }
 
@@ -34,6 +35,8 @@ struct sched_stats sched_stats_get(const struct sched *s)
         READ(running),
         READ(waiting),
         READ(blocks_free),
+        READ(step_us),
+        READ(free_rows),
         READ(blocks_cached),
         .blocks_total = kvpool_block_count(s->pool),
     };

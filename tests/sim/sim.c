@@ -80,9 +80,14 @@ static bool live_step(struct world *w)
     w->symbolic.fail_next = false;
     if (o->audit_every > 0 && w->symbolic.steps % o->audit_every == 0 && !audit(w))
         return false;
-    uint64_t io_waits = sched_stats_get(w->sched).io_waits;
-    bool waited = io_waits != w->io_waits;
-    w->io_waits = io_waits;
+    struct sched_stats st = sched_stats_get(w->sched);
+    bool waited = st.io_waits != w->io_waits;
+    uint64_t prefill = st.prefill_tokens - w->prefill_tokens;
+    w->io_waits = st.io_waits;
+    w->prefill_tokens = st.prefill_tokens;
+    if (prefill > (w->config.step_prefill_tokens > 0 ? w->config.step_prefill_tokens
+                                                     : w->config.chunk_tokens))
+        return world_broken(w, "I10: more prompt tokens than a step may have", prefill, 0);
     if (!o->fixed && !check_oldest(w, fails || waited))
         return false;
     if (!worked)

@@ -18,6 +18,8 @@ enum rc symbolic_open(struct symbolic *x, uint32_t block_count,
                       const struct executor_limits *limits)
 {
     *x = (struct symbolic){ .limits = *limits, .block_count = block_count, .verify_every = 1 };
+    x->step_us = 1000;
+    x->row_us = 100;
     size_t slots = (size_t)block_count * BLOCK;
     x->hashes = mem_alloc_array(slots, sizeof *x->hashes);
     x->tokens = mem_alloc_array(slots, sizeof *x->tokens);
@@ -267,7 +269,7 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
     x->steps++;
     x->rows += b->row_count;
     if (x->now_us != NULL)
-        *x->now_us += 1000 + 100 * (uint64_t)b->row_count;
+        *x->now_us += x->step_us + x->row_us * (uint64_t)b->row_count;
     bool failed = x->fail_next || !whole;
     x->fail_next = false;
     return failed ? RC_IO : RC_OK;

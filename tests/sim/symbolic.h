@@ -19,9 +19,10 @@ struct symbolic {
     uint64_t *writer; /* [block] (step + 1) << 32 | span: who writes it in this step */
     float *logits;    /* [outputs_max][vocab_count] */
     uint64_t *row_hashes;
-    uint64_t *now_us;      /* virtual clock, moved by each step; may be NULL */
-    uint32_t verify_every; /* steps between two walks over whole prefixes */
-    bool fail_next;        /* the next run writes rubbish and fails */
+    uint64_t *now_us;         /* virtual clock, moved by each step; may be NULL */
+    uint32_t step_us, row_us; /* what a step takes on that clock */
+    uint32_t verify_every;    /* steps between two walks over whole prefixes */
+    bool fail_next;           /* the next run writes rubbish and fails */
     uint64_t steps, rows;
     FILE *log; /* plans in words, or NULL */
     struct fault violation;

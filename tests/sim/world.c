@@ -80,6 +80,7 @@ static void draw_sizes(struct world *w, struct executor_limits *limits)
         .rows_max = world_draw(w, 1, rows),
         .chunk_tokens = world_draw(w, 1, 80),
         .step_prefill_tokens = world_chance(w, 500) ? 0 : world_draw(w, 1, 120),
+        .itl_us = world_chance(w, 500) ? world_draw(w, 1, 50000) : 0,
         .requests_max = world_draw(w, 1, 60),
         .no_prefix_cache = world_chance(w, 150),
         .chaos_preempt_steps = world_chance(w, 200) ? world_draw(w, 1, 30) : 0,
@@ -96,7 +97,8 @@ static bool open_store(struct world *w)
     w->disk.fail = world_chance(w, 300) ? world_draw(w, 1, 300) : 0;
     struct store_config config = {
         .io = disk_io(&w->disk),
-        .clock = clock_virtual(&w->now_us),
+        /* On a clock that stands still a disk takes no time, and writing always pays. */
+        .clock = clock_virtual(world_chance(w, 700) ? &w->still_us : &w->now_us),
         .slot_count = slots,
         .write_bytes_day = world_chance(w, 200) ? world_draw(w, 1, 100) : 0,
         .chaos_io = world_chance(w, 200) ? world_draw(w, 2, 20) : 0,
@@ -119,6 +121,8 @@ bool world_open(struct world *w, const struct sim_options *options)
     if (w->clients == NULL || symbolic_open(&w->symbolic, w->block_count, &limits) != RC_OK)
         return world_broken(w, "the simulator has no memory", 0, 0);
     w->symbolic.now_us = &w->now_us;
+    if (!options->fixed && world_chance(w, 500))
+        w->symbolic.row_us = world_draw(w, 0, 20000);
     if (options->fixed)
         w->symbolic.verify_every = options->audit_every > 0 ? options->audit_every : 1;
     if (kvpool_open(&w->pool, w->block_count, 0, &w->violation) != RC_OK)

@@ -49,7 +49,7 @@ struct world {
     const struct sim_options *options;
     struct rng rng;
     struct habits habits;
-    uint64_t now_us;
+    uint64_t now_us, still_us;
     struct sched_config config;
     uint32_t block_count;
     struct symbolic symbolic;
@@ -60,7 +60,7 @@ struct world {
     uint32_t live;
     /* cancels since the last step: each may keep a record alive until the next one */
     uint32_t notices;
-    uint64_t order_next, failures, io_waits;
+    uint64_t order_next, failures, io_waits, prefill_tokens;
     uint64_t oldest; /* order of the oldest live request, and the steps it has been that */
     uint64_t oldest_steps;
     size_t memory_before;

@@ -237,6 +237,55 @@ static void test_stream_gains_a_token_beside_every_chunk(void **state)
     rig_close(&g);
 }
 
+/* The same with a target: as much of the prompt goes into each step as lets it end in time, and
+ * not less than a tile. */
+static void test_chunks_keep_the_inter_token_target(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct sched_config c = small;
+    c.itl_us = 5000; /* a step takes 1000 us and 100 for a row */
+    c.chunk_tokens = 2000;
+    rig_open(&g, 256, &c);
+    struct request *a = submit(&g, 10, 300);
+    step(&g, 20);
+    struct request *b = submit(&g, 3500, 4);
+    uint32_t steps = 0, late = 0;
+    for (; request_output_count(b) == 0; steps++) {
+        uint64_t before_us = g.now_us;
+        step(&g, 1);
+        late += g.now_us - before_us > c.itl_us;
+    }
+    assert_int_equal(late, 0);
+    assert_in_range(steps, 3500 / 39, 3500 / 24); /* 39 rows are to be had, 32 are whole tiles */
+    assert_int_equal(request_output_count(a), 20 + steps);
+    rig_close(&g);
+}
+
+/* Two lanes: a short prompt that comes after a long one begins to answer long before it. */
+static void test_short_prompt_is_not_stuck_behind_a_long_one(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 256, &small);
+    struct request *a = submit(&g, 3000, 4);
+    step(&g, 2);
+    int32_t prompt[100];
+    for (int i = 0; i < 100; i++)
+        prompt[i] = 999 - i;
+    struct request_params p = {
+        .prompt = prompt, .prompt_count = 100, .max_tokens = 4, .sampling = sampling_default()
+    };
+    struct request *b;
+    assert_int_equal(sched_submit(&b, g.sched, &p, NULL), RC_OK);
+    step(&g, 2);
+    assert_int_equal(request_output_count(b), 1);
+    assert_int_equal(request_output_count(a), 0);
+    step(&g, 3000 / 128 - 2);
+    assert_int_equal(request_output_count(a), 1); /* and it cost the long one 100 of its rows */
+    rig_close(&g);
+}
+
 static void test_context_limit_ends_with_length(void **state)
 {
     (void)state;
@@ -528,6 +577,8 @@ int main(void)
         cmocka_unit_test(test_cancel_in_prefill_and_decode_frees_within_a_step),
         cmocka_unit_test(test_cancel_after_the_end_changes_nothing),
         cmocka_unit_test(test_stream_gains_a_token_beside_every_chunk),
+        cmocka_unit_test(test_chunks_keep_the_inter_token_target),
+        cmocka_unit_test(test_short_prompt_is_not_stuck_behind_a_long_one),
         cmocka_unit_test(test_context_limit_ends_with_length),
         cmocka_unit_test(test_max_tokens_zero_only_scores),
         cmocka_unit_test(test_executor_failure_ends_its_requests_and_no_others),
