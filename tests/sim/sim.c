@@ -128,7 +128,7 @@ bool sim_run(struct sim_outcome *out, const struct sim_options *options)
     struct world w;
     *out = (struct sim_outcome){ 0 };
     bool whole = world_open(&w, options);
-    while (whole && w.symbolic.steps < options->steps && w.now_us < options->steps * 4000)
+    for (uint64_t n = 0; whole && w.symbolic.steps < options->steps && n < 4 * options->steps; n++)
         whole = live_step(&w);
     whole = whole && drain(&w);
     mem_fail_after(0);

@@ -58,8 +58,8 @@ static void test_seeds_reach_every_corner(void **state)
 {
     (void)state;
     struct sim_outcome sum = { 0 };
-    for (uint64_t seed = 100; seed < 150; seed++) {
-        struct sim_options options = { .seed = seed, .steps = 1000, .audit_every = 16 };
+    for (uint64_t seed = 100; seed < 220; seed++) {
+        struct sim_options options = { .seed = seed, .steps = 1500, .audit_every = 16 };
         struct sim_outcome o;
         assert_true(sim_run(&o, &options));
         sum.finished += o.finished;
@@ -71,10 +71,12 @@ static void test_seeds_reach_every_corner(void **state)
         sum.writes += o.writes;
         sum.reads += o.reads;
     }
-    printf("# %llu finished, %llu cancelled, %llu failed, %llu refused, %llu preemptions\n",
+    printf("# %llu finished, %llu cancelled, %llu failed, %llu refused, %llu preemptions, "
+           "%llu tokens cached, %llu blocks written, %llu read\n",
            (unsigned long long)sum.finished, (unsigned long long)sum.cancelled,
            (unsigned long long)sum.failed, (unsigned long long)sum.refused,
-           (unsigned long long)sum.preemptions);
+           (unsigned long long)sum.preemptions, (unsigned long long)sum.cached_tokens,
+           (unsigned long long)sum.writes, (unsigned long long)sum.reads);
     assert_true(sum.finished > 500 && sum.cancelled > 50 && sum.failed > 50);
     assert_true(sum.refused > 50 && sum.preemptions > 100);
     assert_true(sum.cached_tokens > 10000 && sum.writes > 20 && sum.reads > 5);
