@@ -14,6 +14,7 @@
 #define MODEL "models/SmolLM2-135M-Instruct.Q4_1.gguf"
 #define CTX 2048u
 #define CHUNK 128u
+#define BEGINNING 128u /* tokens of a text that f32 activations, which are slow, are tried on */
 
 static const char *const texts[] = { "prose", "code", "chat", "mixed", "long" };
 #define TEXTS (sizeof texts / sizeof *texts)
@@ -54,7 +55,8 @@ static struct rig_config config(bool act_f32)
                                 .act_f32 = act_f32 };
 }
 
-static void teacher_force(bool act_f32, double mean_max, double perplexity_max)
+/* The first count_max tokens of each text. */
+static void teacher_force(bool act_f32, uint32_t count_max, double mean_max, double perplexity_max)
 {
     static struct text t;
     static float found[CTX];
@@ -67,6 +69,7 @@ static void teacher_force(bool act_f32, double mean_max, double perplexity_max)
     rig_open(&r, MODEL, &c);
     for (size_t i = 0; i < TEXTS; i++) {
         assert_true(load_text(&t, texts[i]));
+        t.count = t.count < count_max ? t.count : count_max;
         rig_score(&r, 0, t.tokens, t.count, CHUNK, found);
         for (uint32_t k = 0; k + 1 < t.count; k++) {
             apart += fabs((double)found[k] - t.right[k]);
@@ -87,66 +90,99 @@ static void teacher_force(bool act_f32, double mean_max, double perplexity_max)
 static void test_smollm2_int8(void **state)
 {
     (void)state;
-    teacher_force(false, 0.056, 0.005);
+    teacher_force(false, CTX, 0.056, 0.005);
 }
 
 static void test_smollm2_f32(void **state)
 {
     (void)state;
-    teacher_force(true, 0.0012, 0.0003);
+    teacher_force(true, BEGINNING, 0.0012, 0.0003);
 }
 
-#define SHORT 70u
-#define MATES 5u
+#define MATES 16u
+#define FIRST 203u /* longer than the largest chunk */
+#define MATE 6u
+#define CUT 40u /* tokens of the first sequence in small chunks */
 
-/* Sequences 0 .. batch - 1 are the same tokens shifted by one each, cut in chunks, in shared
- * steps. */
-static void run_together(struct rig *r, const int32_t *tokens, uint32_t batch, uint32_t chunk,
-                         float *logits)
+/* Sequence i: the same tokens from the i-th on, so that nothing repeats a neighbour's. */
+struct mates {
+    int32_t tokens[FIRST + MATES];
+    uint32_t vocab;
+    float *right, *found; /* [FIRST + (MATES - 1) * MATE][vocab] */
+};
+
+static uint32_t mate_begin(uint32_t i)
 {
-    size_t vocab = r->model->vocab_count;
-    for (uint32_t at = 0; at < SHORT; at += chunk) {
+    return i == 0 ? 0 : FIRST + (i - 1) * MATE;
+}
+
+/* The first batch sequences in shared steps, all from the first one on. */
+static void run_together(struct rig *r, const struct mates *m, uint32_t batch, uint32_t chunk,
+                         uint32_t first)
+{
+    for (uint32_t at = 0; at < first; at += chunk) {
         struct rig_part parts[MATES];
-        uint32_t n = SHORT - at < chunk ? SHORT - at : chunk;
-        for (uint32_t i = 0; i < batch; i++)
-            parts[i] = (struct rig_part){ .sequence = i,
-                                          .pos = at,
-                                          .count = n,
-                                          .tokens = tokens + i + at,
-                                          .logits = i == 0 ? logits + at * vocab : NULL };
-        rig_step(r, parts, batch);
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < batch; i++) {
+            uint32_t length = i == 0 ? first : MATE;
+            if (at >= length)
+                continue;
+            parts[count++] = (struct rig_part){
+                .sequence = i,
+                .pos = at,
+                .count = length - at < chunk ? length - at : chunk,
+                .tokens = m->tokens + i + at,
+                .logits = m->found + (size_t)(mate_begin(i) + at) * m->vocab,
+            };
+        }
+        rig_step(r, parts, count);
     }
+}
+
+static void check_mates(const struct mates *m, uint32_t batch, uint32_t chunk, uint32_t first)
+{
+    for (uint32_t i = 0; i < batch; i++)
+        for (uint32_t k = 0; k < (i == 0 ? first : MATE); k++) {
+            size_t at = (size_t)(mate_begin(i) + k) * m->vocab;
+            if (memcmp(m->right + at, m->found + at, m->vocab * sizeof(float)) != 0)
+                fail_msg("batch %u, chunk %u: sequence %u differs from its run alone at %u", batch,
+                         chunk, i, k);
+        }
 }
 
 static void test_smollm2_matrix(void **state)
 {
     (void)state;
-    static const uint32_t batches[] = { 1, 2, MATES }, chunks[] = { 7, 32, 200 };
-    static int32_t tokens[SHORT + MATES];
+    static const uint32_t batches[] = { 1, 2, 5, MATES }, chunks[] = { 1, 7, 32, 200 };
+    static struct mates m;
     struct rig r;
     if (access(MODEL, R_OK) != 0)
         skip();
     struct rig_config c = config(false);
-    c.rows_max = MATES * SHORT;
-    c.outputs_max = SHORT;
-    c.ctx_max = 96;
+    c.rows_max = c.outputs_max = FIRST + (MATES - 1) * MATE;
+    c.ctx_max = 224;
     c.sequences = MATES;
     c.seed = 3;
     rig_open(&r, MODEL, &c);
-    for (uint32_t i = 0; i < SHORT + MATES; i++)
-        tokens[i] = (int32_t)(i * 7919u % r.model->vocab_count);
-    size_t bytes = (size_t)SHORT * r.model->vocab_count * sizeof(float);
-    float *right = malloc(bytes), *found = malloc(bytes);
-    assert_true(right != NULL && found != NULL);
-    rig_run(&r, 0, tokens, SHORT, 1, right);
-    for (size_t i = 0; i < 9; i++) {
-        run_together(&r, tokens, batches[i % 3], chunks[i / 3], found);
-        if (memcmp(right, found, bytes) != 0)
-            fail_msg("batch %u, chunk %u: not the bits of the run alone", batches[i % 3],
-                     chunks[i / 3]);
+    m.vocab = r.model->vocab_count;
+    for (uint32_t i = 0; i < FIRST + MATES; i++)
+        m.tokens[i] = (int32_t)(i * 7919u % m.vocab);
+    size_t bytes = (size_t)c.rows_max * m.vocab * sizeof(float);
+    m.right = malloc(bytes);
+    m.found = malloc(bytes);
+    assert_true(m.right != NULL && m.found != NULL);
+    for (uint32_t i = 0; i < MATES; i++)
+        rig_run(&r, i, m.tokens + i, i == 0 ? FIRST : MATE, 1,
+                m.right + (size_t)mate_begin(i) * m.vocab);
+    for (size_t i = 0; i < 16; i++) {
+        uint32_t batch = batches[i % 4], chunk = chunks[i / 4], first = chunk < 32 ? CUT : FIRST;
+        memset(m.found, 0xee, bytes);
+        memset(r.kv, 0xff, r.block_bytes * r.blocks_per_sequence * MATES);
+        run_together(&r, &m, batch, chunk, first);
+        check_mates(&m, batch, chunk, first);
     }
-    free(right);
-    free(found);
+    free(m.right);
+    free(m.found);
     rig_close(&r);
 }
 
