@@ -5,6 +5,7 @@ import array
 import json
 import math
 import os
+import re
 
 from tap import GOLDEN, Skip, check, equal, main, model, path, quire, read, tiny, write
 
@@ -116,6 +117,8 @@ def test_bench_rows():
         check(abs(r["tg_tps"] * r["t_tg"] - r["n_tg"] * r["n_pl"]) < 1e-6 * r["n_tg"] * r["n_pl"])
         equal(r["weight_bytes_per_step"], got[0]["weight_bytes_per_step"])
         equal(r["threads"], 2)
+    check(not re.search(rb"\d{8}\.|\.\d{14}", p.stdout), "floats longer than they are true",
+          p.stdout)
     table = quire("bench", "-m", tiny(), "-npp", 8, "-ntg", 2, "-npl", 3, "-r", 3).stdout.decode()
     equal(len(table.splitlines()), 3)
     quire("bench", "-m", tiny(), "-npp", 40, "-ntg", 4, "-c", 20, status=2)
