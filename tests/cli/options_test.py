@@ -61,8 +61,9 @@ def test_missing_flags():
 
 def test_flags_of_other_engines_are_ignored_with_a_note():
     p = quire("run", "-m", tiny(), "-p", "a", "-n", 1, "-ngl", "99", "--mlock", "-fa", "on",
-              "--no-mmap")
-    for flag in ["-ngl", "--mlock", "-fa", "--no-mmap"]:
+              "--no-mmap", "-no-cnv", "-st", "--color", "auto", "--no-context-shift")
+    for flag in ["-ngl", "--mlock", "-fa", "--no-mmap", "-no-cnv", "-st", "--color",
+                 "--no-context-shift"]:
         equal(said(p).count("note: %s is ignored" % flag), 1)
 
 
