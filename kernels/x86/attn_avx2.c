@@ -43,6 +43,37 @@ static uint32_t group_size(uint32_t cols)
     return cols < sizeof size ? size[cols] : 6;
 }
 
+/* sum[h][v] += column[h * stride] * half[8 v ..]. Whichever side is the shorter waits in registers: with
+ * 12 sums there are four left. */
+ATTR_INLINE void outer(__m256 *sum, const uint16_t *half, const float *column, size_t stride,
+                       const uint32_t h_count, const uint32_t v_count)
+{
+    __m256 held[3];
+    if (h_count < v_count) {
+        ATTR_UNROLL
+        for (uint32_t h = 0; h < h_count; h++)
+            held[h] = _mm256_broadcast_ss(column + h * stride);
+        ATTR_UNROLL
+        for (uint32_t v = 0; v < v_count; v++) {
+            __m256 x = half8(half + 8 * v);
+            ATTR_UNROLL
+            for (uint32_t h = 0; h < h_count; h++)
+                sum[h * v_count + v] = _mm256_fmadd_ps(held[h], x, sum[h * v_count + v]);
+        }
+    } else {
+        ATTR_UNROLL
+        for (uint32_t v = 0; v < v_count; v++)
+            held[v] = half8(half + 8 * v);
+        ATTR_UNROLL
+        for (uint32_t h = 0; h < h_count; h++) {
+            __m256 x = _mm256_broadcast_ss(column + h * stride);
+            ATTR_UNROLL
+            for (uint32_t v = 0; v < v_count; v++)
+                sum[h * v_count + v] = _mm256_fmadd_ps(x, held[v], sum[h * v_count + v]);
+        }
+    }
+}
+
 /* H scores of a block's 32 keys. q [head_dim][H]; p [H][SPLIT]. */
 ATTR_INLINE void scores_tile(const uint16_t *k, const uint16_t *next, const float *q,
                              uint32_t head_dim, float *p, const uint32_t h_count,
@@ -54,19 +85,9 @@ ATTR_INLINE void scores_tile(const uint16_t *k, const uint16_t *next, const floa
         for (uint32_t i = 0; i < h_count * v_count; i++)
             sum[i] = _mm256_setzero_ps();
         for (uint32_t d = 0; d < head_dim; d++) {
-            __m256 key[4];
             if (x == 0)
                 _mm_prefetch((const char *)(next + (size_t)d * BLOCK), _MM_HINT_T0);
-            ATTR_UNROLL
-            for (uint32_t v = 0; v < v_count; v++)
-                key[v] = half8(k + (size_t)d * BLOCK + x + 8 * v);
-            ATTR_UNROLL
-            for (uint32_t h = 0; h < h_count; h++) {
-                __m256 query = _mm256_broadcast_ss(q + (size_t)d * h_count + h);
-                ATTR_UNROLL
-                for (uint32_t v = 0; v < v_count; v++)
-                    sum[h * v_count + v] = _mm256_fmadd_ps(query, key[v], sum[h * v_count + v]);
-            }
+            outer(sum, k + (size_t)d * BLOCK + x, q + (size_t)d * h_count, 1, h_count, v_count);
         }
         ATTR_UNROLL
         for (uint32_t h = 0; h < h_count; h++) {
@@ -112,18 +133,8 @@ ATTR_INLINE void values_strip(const uint16_t *v, const uint16_t *next, uint32_t 
             sum[h * v_count + i] = _mm256_loadu_ps(o + (size_t)h * head_dim + 8 * i);
     }
     for (uint32_t k = 0; k < n; k++) {
-        __m256 value[4];
         _mm_prefetch((const char *)(next + (size_t)k * head_dim), _MM_HINT_T0);
-        ATTR_UNROLL
-        for (uint32_t i = 0; i < v_count; i++)
-            value[i] = half8(v + (size_t)k * head_dim + 8 * i);
-        ATTR_UNROLL
-        for (uint32_t h = 0; h < h_count; h++) {
-            __m256 weight = _mm256_broadcast_ss(p + (size_t)h * SPLIT + k);
-            ATTR_UNROLL
-            for (uint32_t i = 0; i < v_count; i++)
-                sum[h * v_count + i] = _mm256_fmadd_ps(weight, value[i], sum[h * v_count + i]);
-        }
+        outer(sum, v + (size_t)k * head_dim, p + k, SPLIT, h_count, v_count);
     }
     ATTR_UNROLL
     for (uint32_t h = 0; h < h_count; h++) {
