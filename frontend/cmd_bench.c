@@ -110,13 +110,13 @@ static enum rc run_step(struct bench *b, struct step *s)
     return rc;
 }
 
-/* All prompts, packed into steps of at most chunk rows. */
+/* All prompts, packed into steps of at most chunk rows; a signal ends it between two of them. */
 static enum rc run_prefill(struct bench *b, uint32_t pp, uint32_t pl)
 {
     struct step s = { 0 };
     enum rc rc = RC_OK;
     for (uint32_t q = 0; q < pl && rc == RC_OK; q++) {
-        for (uint32_t pos = 0; pos < pp && rc == RC_OK;) {
+        for (uint32_t pos = 0; pos < pp && rc == RC_OK && interrupt_signal() == 0;) {
             uint32_t room = b->chunk - s.batch.row_count, count = pp - pos < room ? pp - pos : room;
             const int32_t *prompt = b->prompts + (size_t)q * b->prompt_max;
             add_rows(b, &s, q, prompt + pos, pos, count, pos + count == pp);

@@ -6,8 +6,10 @@ import json
 import math
 import os
 import re
+import signal
+import subprocess
 
-from tap import GOLDEN, Skip, check, equal, main, model, path, quire, read, tiny, write
+from tap import GOLDEN, Skip, check, equal, main, model, path, quire, read, start, tiny, write
 
 TOKENS = [(i * 37 + i * i) % 500 for i in range(100)]
 
@@ -123,6 +125,22 @@ def test_bench_rows():
     equal(len(table.splitlines()), 3)
     quire("bench", "-m", tiny(), "-npp", 40, "-ntg", 4, "-c", 20, status=2)
     quire("bench", "-m", tiny(), "-npp", 40, "-ntg", 4, "-npl", 4, "--kv-tokens", 64, status=4)
+
+
+def test_bench_stops_inside_a_prefill():
+    # Minutes of work; without the check between steps the wait below runs out.
+    p = start("bench", "-m", tiny(), "-npp", 8000, "-ntg", 1, "-npl", 64, "-t", 1, "--isa",
+              "scalar", "--act", "f32", "--chunk", 64, stdout=subprocess.PIPE,
+              stderr=subprocess.PIPE)
+    try:
+        while b"threads" not in p.stderr.readline():
+            check(p.poll() is None)
+        p.send_signal(signal.SIGINT)
+        out, _ = p.communicate(timeout=30)
+    finally:
+        p.kill()
+    equal(p.returncode, 130)
+    check(b"n_pp" not in out)
 
 
 if __name__ == "__main__":
