@@ -29,6 +29,7 @@
 #define ALIGNMENT_MAX 65536u
 #define SPLIT_SUFFIX_BYTES 20u /* "-00001-of-00003.gguf" */
 #define SPLIT_SUFFIX_CAP 40u
+#define PATH_SHOWN_BYTES 100u
 
 struct gguf {
     uint32_t magic;
@@ -47,26 +48,33 @@ struct split {
     uint32_t tensors; /* of the whole model; 0 = not said */
 };
 
+/* The end of a path that is too long for a message: it says more than the beginning. */
+static const char *shown(const char *path)
+{
+    size_t len = strlen(path);
+    return len > PATH_SHOWN_BYTES ? path + len - PATH_SHOWN_BYTES : path;
+}
+
 static enum rc map_fd(struct gguf_file *file, int fd, struct fault *fault)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return fault_set_errno(fault, RC_IO, "%s: cannot be examined", file->path);
+        return fault_set_errno(fault, RC_IO, "%s: cannot be examined", shown(file->path));
     if (!S_ISREG(st.st_mode))
-        return fault_set(fault, RC_UNSUPPORTED, "%s: is not a regular file", file->path);
+        return fault_set(fault, RC_UNSUPPORTED, "%s: is not a regular file", shown(file->path));
     if (st.st_size < 4)
         return fault_set(fault, RC_CORRUPT, "%s: magic at byte 0: the file has %" PRIu64 " bytes",
-                         file->path, (uint64_t)st.st_size);
+                         shown(file->path), (uint64_t)st.st_size);
     uint64_t bytes = (uint64_t)st.st_size;
     void *base = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return fault_set_errno(fault, errno == ENOMEM ? RC_NO_MEMORY : RC_IO,
-                               "%s: cannot be mapped", file->path);
+                               "%s: cannot be mapped", shown(file->path));
     file->base = base;
     file->bytes = bytes;
     /* A file that is being written now (a download) would end in SIGBUS. */
     if (fstat(fd, &st) != 0 || (uint64_t)st.st_size < bytes)
-        return fault_set(fault, RC_CORRUPT, "%s: changes while it is opened", file->path);
+        return fault_set(fault, RC_CORRUPT, "%s: changes while it is opened", shown(file->path));
     return RC_OK;
 }
 
@@ -74,11 +82,11 @@ static enum rc open_file(struct gguf_file *file, const char *path, struct fault 
 {
     file->path = mem_copy_text(path, strlen(path));
     if (file->path == NULL)
-        return fault_set(fault, RC_NO_MEMORY, "%s: %s", path, rc_text(RC_NO_MEMORY));
+        return fault_set(fault, RC_NO_MEMORY, "%s: %s", shown(path), rc_text(RC_NO_MEMORY));
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return fault_set_errno(fault, errno == ENOENT ? RC_NOT_FOUND : RC_IO,
-                               "%s: cannot be opened", path);
+                               "%s: cannot be opened", shown(path));
     enum rc rc = map_fd(file, fd, fault);
     (void)close(fd);
     return rc;
@@ -177,8 +185,8 @@ static enum rc check_split_name(const struct gguf *g, uint32_t count, struct fau
     snprintf(suffix, sizeof suffix, "-00001-of-%05u.gguf", count);
     if (len < strlen(suffix) || strcmp(path + len - strlen(suffix), suffix) != 0)
         return fault_set(fault, RC_CORRUPT,
-                         "%s: split.count is %u, but the name does not end in %s", path, count,
-                         suffix);
+                         "%s: split.count is %u, but the name does not end in %s", shown(path),
+                         count, suffix);
     return RC_OK;
 }
 
@@ -189,7 +197,7 @@ static enum rc read_part(struct gguf *g, uint32_t index, struct fault *fault)
     size_t stem = strlen(first) - SPLIT_SUFFIX_BYTES;
     char *path = mem_alloc(stem + SPLIT_SUFFIX_CAP);
     if (path == NULL)
-        return fault_set(fault, RC_NO_MEMORY, "%s: %s", first, rc_text(RC_NO_MEMORY));
+        return fault_set(fault, RC_NO_MEMORY, "%s: %s", shown(first), rc_text(RC_NO_MEMORY));
     memcpy(path, first, stem);
     snprintf(path + stem, SPLIT_SUFFIX_CAP, "-%05u-of-%05u.gguf", index + 1, count);
 
@@ -197,13 +205,13 @@ static enum rc read_part(struct gguf *g, uint32_t index, struct fault *fault)
     struct split split;
     enum rc rc = open_file(&g->files[index], path, fault);
     if (rc == RC_NOT_FOUND)
-        rc = fault_set(fault, RC_CORRUPT, "%s: is missing: part %u of %u of this model", path,
-                       index + 1, count);
+        rc = fault_set(fault, RC_CORRUPT, "%s: is missing: part %u of %u of this model",
+                       shown(path), index + 1, count);
     if (rc == RC_OK)
         rc = read_file(g, index, &keys, &split, fault);
     if (rc == RC_OK && (split.no != index || split.count != count))
         rc = fault_set(fault, RC_CORRUPT, "%s: split.no %u of split.count %u, expected %u of %u",
-                       path, split.no, split.count, index, count);
+                       shown(path), split.no, split.count, index, count);
     gguf_close_keys(&keys);
     mem_free(path);
     return rc;
@@ -213,14 +221,14 @@ static enum rc read_parts(struct gguf *g, const struct split *split, struct faul
 {
     if (split->no != 0)
         return fault_set(fault, RC_CORRUPT, "%s: is part %u of %u of a model: open the first part",
-                         g->files[0].path, split->no + 1, split->count);
+                         shown(g->files[0].path), split->no + 1, split->count);
     if (split->count > 1) {
         enum rc rc = check_split_name(g, split->count, fault);
         if (rc != RC_OK)
             return rc;
         struct gguf_file *files = mem_grow(g->files, sizeof *files, split->count * sizeof *files);
         if (files == NULL)
-            return fault_set(fault, RC_NO_MEMORY, "%s: %s", g->files[0].path,
+            return fault_set(fault, RC_NO_MEMORY, "%s: %s", shown(g->files[0].path),
                              rc_text(RC_NO_MEMORY));
         g->files = files;
         g->file_count = split->count;
@@ -233,7 +241,7 @@ static enum rc read_parts(struct gguf *g, const struct split *split, struct faul
     if (split->tensors != 0 && split->tensors != g->tensors.count)
         return fault_set(fault, RC_CORRUPT,
                          "%s: split.tensors.count is %u, the %u parts have %u tensors",
-                         g->files[0].path, split->tensors, g->file_count, g->tensors.count);
+                         shown(g->files[0].path), split->tensors, g->file_count, g->tensors.count);
     return RC_OK;
 }
 
@@ -241,7 +249,7 @@ static enum rc index_tensors(struct gguf *g, struct fault *fault)
 {
     enum rc rc = name_table_open(&g->tensor_names, g->tensors.count);
     if (rc != RC_OK)
-        return fault_set(fault, rc, "%s: %s", g->files[0].path, rc_text(rc));
+        return fault_set(fault, rc, "%s: %s", shown(g->files[0].path), rc_text(rc));
     for (uint32_t i = 0; i < g->tensors.count; i++) {
         const struct gguf_tensor *t = &g->tensors.items[i];
         if (name_table_add(&g->tensor_names, t->name.text, t->name.len, i) == NAME_NONE)
@@ -261,11 +269,11 @@ enum rc gguf_open(struct gguf **out, const char *path, struct fault *fault)
     *out = NULL;
     struct gguf *g = mem_alloc(sizeof *g);
     if (g == NULL)
-        return fault_set(fault, rc, "%s: %s", path, rc_text(rc));
+        return fault_set(fault, rc, "%s: %s", shown(path), rc_text(rc));
     g->magic = GGUF_MAGIC;
     g->files = mem_alloc(sizeof *g->files);
     if (g->files == NULL) {
-        rc = fault_set(fault, rc, "%s: %s", path, rc_text(rc));
+        rc = fault_set(fault, rc, "%s: %s", shown(path), rc_text(rc));
         goto fail;
     }
     g->file_count = 1;

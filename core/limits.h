@@ -30,14 +30,15 @@
 #define GGUF_NAME_BYTES_MAX 65535u           /* one key, by the format's own rule */
 #define GGUF_SPLITS_MAX 1024u                /* files of one split model */
 #define MODEL_LAYERS_MAX 1024u               /* transformer blocks */
-#define MODEL_VOCAB_MAX (1u << 22)           /* tokens: the largest known vocabulary has 2^18 */
+#define MODEL_VOCAB_MAX (1u << 20)           /* tokens: the largest known vocabulary has 2^18 */
 #define MODEL_WIDTH_MAX (1u << 18)           /* embedding or feed-forward width: int32 dots stay exact */
 #define MODEL_HEADS_MAX 1024u                /* query heads */
 #define MODEL_HEAD_DIM_MAX 512u              /* width of a head: attention keeps one on the stack */
+#define MODEL_VECTOR_BYTES_MAX (32u << 20)   /* copied norms and biases: largest known 17 MiB */
 #define MODEL_EXPERTS_MAX 1024u              /* experts of a mixture layer */
 #define TOKEN_TEXT_BYTES_MAX 65536u          /* one vocabulary entry: longest seen is 512 */
 #define TOKEN_ADDED_BYTES_MAX 1024u          /* control or user-defined token: bounds look-ahead */
-#define TOKEN_MERGES_MAX (1u << 23)          /* merges: the largest known list has 2^19 */
+#define TOKEN_MERGES_MAX (1u << 21)          /* merges: the largest known list has 2^19 */
 #define TOKENIZE_BYTES_MAX (1u << 30)        /* text of one call: 3-byte blanks stay in 32 bits */
 
 _Static_assert(KV_SPLIT_TOKENS % KV_BLOCK_TOKENS == 0, "a split is whole blocks");

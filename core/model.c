@@ -22,6 +22,7 @@ struct loader {
     const struct gguf *g;
     struct fault *fault;
     struct model *m;
+    uint64_t vector_bytes; /* copied so far */
     char name[96]; /* last key or tensor name that was built */
 };
 
@@ -293,6 +294,13 @@ static enum rc take_vector(struct loader *l, uint32_t count, bool required, cons
         return fault_set(l->fault, RC_CORRUPT,
                          "tensor %s has %" PRIu64 " elements, expected %" PRIu32, l->name, t->elems,
                          count);
+    /* Tensors may overlap, so the file's own size bounds no sum of copies. */
+    l->vector_bytes += t->bytes;
+    if (l->vector_bytes > MODEL_VECTOR_BYTES_MAX)
+        return fault_set(l->fault, RC_UNSUPPORTED,
+                         "tensor %s: norms and biases up to it have %" PRIu64
+                         " bytes, the limit is %u",
+                         l->name, l->vector_bytes, MODEL_VECTOR_BYTES_MAX);
     float *copy = mem_alloc_array(count, sizeof *copy);
     if (copy == NULL)
         return fault_set(l->fault, RC_NO_MEMORY, "no memory for tensor %s", l->name);

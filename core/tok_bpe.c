@@ -64,11 +64,8 @@ static bool is_mergeable(uint8_t type)
 /* Turns normal tokens into bytes and puts them into the table. A normal token with other
  * characters than the alphabet's stands for itself and comes out of no merge. */
 static enum rc read_tokens(struct tokenizer *t, const int16_t alphabet[ALPHABET_END],
-                           struct fault *fault)
+                           size_t total, struct fault *fault)
 {
-    size_t total = 0;
-    for (uint32_t i = 0; i < t->count; i++)
-        total += t->texts[i].len;
     t->blob = mem_alloc_raw(total);
     if (t->blob == NULL)
         return RC_NO_MEMORY;
@@ -193,23 +190,37 @@ static enum rc read_merge(struct tokenizer *t, const int16_t alphabet[ALPHABET_E
     return RC_OK;
 }
 
-enum rc tok_bpe_open(struct tokenizer *t, const struct gguf *g, struct fault *fault)
+/* The list of merges. Each merge parts some token in two, so there are fewer of them than the
+ * tokens have bytes: this bounds the table by what the file holds, before it is allocated. */
+static enum rc find_merges(const struct gguf *g, size_t token_bytes, const struct gguf_key **out,
+                           struct fault *fault)
 {
-    int16_t alphabet[ALPHABET_END];
-    fill_alphabet(alphabet);
-    enum rc rc = read_tokens(t, alphabet, fault);
-    if (rc != RC_OK)
-        return rc;
-    const struct gguf_key *key;
     const char *name = "tokenizer.ggml.merges";
-    rc = gguf_get_array(g, name, GGUF_STRING, &key, fault);
+    enum rc rc = gguf_get_array(g, name, GGUF_STRING, out, fault);
     if (rc == RC_NOT_FOUND)
         return fault_set(fault, RC_CORRUPT, "%s is missing", name);
     if (rc != RC_OK)
         return rc;
-    if (key->count > TOKEN_MERGES_MAX)
-        return fault_set(fault, RC_CORRUPT, "%s has %llu elements, the most is %u", name,
-                         (unsigned long long)key->count, TOKEN_MERGES_MAX);
+    size_t most = token_bytes < TOKEN_MERGES_MAX ? token_bytes : TOKEN_MERGES_MAX;
+    if ((*out)->count > most)
+        return fault_set(fault, RC_CORRUPT,
+                         "%s has %llu elements, the most for these tokens is %zu", name, (unsigned long long)(*out)->count, most);
+    return RC_OK;
+}
+
+enum rc tok_bpe_open(struct tokenizer *t, const struct gguf *g, struct fault *fault)
+{
+    int16_t alphabet[ALPHABET_END];
+    fill_alphabet(alphabet);
+    size_t token_bytes = 0;
+    for (uint32_t i = 0; i < t->count; i++)
+        token_bytes += t->texts[i].len;
+    const struct gguf_key *key;
+    enum rc rc = find_merges(g, token_bytes, &key, fault);
+    if (rc == RC_OK)
+        rc = read_tokens(t, alphabet, token_bytes, fault);
+    if (rc != RC_OK)
+        return rc;
     rc = open_pairs(t, key->count);
     char *scratch = mem_alloc_raw(TOKEN_TEXT_BYTES_MAX);
     if (rc != RC_OK || scratch == NULL) {

@@ -258,6 +258,8 @@ static enum rc run_job(const struct flags *flags, struct fault *fault)
 {
     struct job j = { .flags = flags };
     enum rc rc = gguf_open(&j.gguf, flags->model, fault);
+    if (rc == RC_IO || rc == RC_NOT_FOUND) /* for the exit status a bad model */
+        rc = fault->code = RC_CORRUPT;
     if (rc == RC_OK)
         rc = tokenizer_open(&j.tokenizer, j.gguf, fault);
     if (rc == RC_OK)

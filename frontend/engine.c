@@ -275,6 +275,7 @@ static enum rc start_thread(struct engine *e, struct fault *fault)
     sigset_t all, before;
     e->thread = t;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* interrupt_guard_files: a signal of the thread that reads */
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the opener's */
     int error = pthread_create(&t->id, NULL, thread_main, e);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

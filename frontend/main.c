@@ -6,6 +6,7 @@
 #include "core/cpu.h"
 #include "core/mem.h"
 #include "frontend/commands.h"
+#include "frontend/interrupt.h"
 #include "frontend/options.h"
 
 #ifndef QUIRE_VERSION
@@ -97,6 +98,7 @@ int cmd_help(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    interrupt_guard_files();
     if (argc < 2) {
         print_commands(stderr);
         return rc_exit_status(RC_USAGE);

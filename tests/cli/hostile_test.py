@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Files that want to hurt: each costs one clear line, exit status 3, little time and memory."""
+import os
+import resource
+import shutil
+import struct
+import subprocess
+
+from tap import ENV, QUIRE, check, equal, main, path, start, tiny
+
+U32, F32, STRING, ARRAY = 4, 6, 8, 9
+TYPE_F32, TYPE_F16, TYPE_IQ1_S = 0, 1, 19
+COMMANDS = [["inspect"], ["tokenize", "-p", "x"], ["run", "-p", "x", "-n", "1"],
+            ["batch", "-i", os.devnull, "-o", "-"]]
+
+
+def text(s):
+    return struct.pack("<Q", len(s)) + s.encode()
+
+
+def key(name, kind, value):
+    return text(name) + struct.pack("<I", kind) + value
+
+
+def u32(name, value):
+    return key(name, U32, struct.pack("<I", value))
+
+
+def texts(name, items, times=1):
+    count = len(items) * times
+    return key(name, ARRAY, struct.pack("<IQ", STRING, count) + b"".join(map(text, items)) * times)
+
+
+def vocabulary(merge="a b", times=1):
+    """Keys of the smallest gpt2 vocabulary."""
+    return [key("tokenizer.ggml.model", STRING, text("gpt2")),
+            texts("tokenizer.ggml.tokens", ["a", "b", "ab"]),
+            texts("tokenizer.ggml.merges", [merge], times)]
+
+
+def gguf(name, keys, tensors=(), data_bytes=0):
+    """A file whose tensors, (name, dimensions, type), all begin at its one piece of sparse data."""
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys)) + b"".join(keys)
+    for tensor, dims, kind in tensors:
+        head += text(tensor) + struct.pack("<I%dQ" % len(dims), len(dims), *dims)
+        head += struct.pack("<IQ", kind, 0)
+    with open(path(name), "wb") as f:
+        f.write(head)
+        f.truncate((len(head) + 31) // 32 * 32 + data_bytes)
+    return path(name)
+
+
+def refused(model, command, wanted):
+    """Runs command on model. The peak is the largest child's so far, or this script's own."""
+    p = subprocess.Popen([QUIRE, *command, "-m", model], env=ENV, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    err = p.communicate(timeout=60)[1]
+    equal(p.returncode, 3, command, err[-300:])
+    check(err.count(b"\n") == 1 and wanted in err, command, err[-300:])
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    sanitized = "san-" in QUIRE
+    check(sanitized or peak < 50, command, "took", peak, "MiB")
+
+
+def test_more_merges_than_the_tokens_allow():
+    for merge in ["", "a b"]:
+        model = gguf("merges.gguf", vocabulary(merge, 500000))
+        refused(model, ["tokenize", "-p", "x"], b"tokenizer.ggml.merges has 500000 elements")
+
+
+def test_tensors_that_overlap_take_no_memory():
+    wide, layers = 1 << 18, 1024
+    keys = vocabulary() + [key("general.architecture", STRING, text("llama")),
+                           key("llama.attention.layer_norm_rms_epsilon", F32,
+                               struct.pack("<f", 1e-5))]
+    for name, value in [("embedding_length", wide), ("block_count", layers),
+                        ("feed_forward_length", 256), ("attention.head_count", 1),
+                        ("context_length", 64), ("attention.key_length", 16),
+                        ("attention.value_length", 16), ("rope.dimension_count", 16)]:
+        keys.append(u32("llama." + name, value))
+    tensors = [("token_embd.weight", [wide, 3], TYPE_IQ1_S),
+               ("output_norm.weight", [wide], TYPE_F32)]
+    for i in range(layers):
+        for name, dims, kind in [
+                ("attn_norm", [wide], TYPE_F32), ("attn_q", [wide, 16], TYPE_IQ1_S),
+                ("attn_k", [wide, 16], TYPE_IQ1_S), ("attn_v", [wide, 16], TYPE_IQ1_S),
+                ("attn_output", [16, wide], TYPE_F16), ("ffn_norm", [wide], TYPE_F32),
+                ("ffn_gate", [wide, 256], TYPE_IQ1_S), ("ffn_up", [wide, 256], TYPE_IQ1_S),
+                ("ffn_down", [256, wide], TYPE_IQ1_S)]:
+            tensors.append(("blk.%d.%s.weight" % (i, name), dims, kind))
+    model = gguf("wide.gguf", keys, tensors, wide * 256 // 256 * 50)
+    refused(model, ["run", "-p", "x", "-n", "1", "-c", "8"], b"norms and biases")
+
+
+def test_not_a_file():
+    os.mkfifo(path("fifo"))
+    for model in ["", "nothing", "fifo", ".", os.devnull, "/dev/zero"]:
+        for command in COMMANDS:
+            refused(model and os.path.join(path(""), model), command, b"quire")
+
+
+def test_the_reason_is_seen_behind_a_long_path():
+    deep = os.path.join(path(""), *["folder-%040d" % i for i in range(8)], "model.gguf")
+    for command in COMMANDS:
+        refused(deep, command, b"model.gguf: cannot be opened: No such file")
+
+
+def test_cut_short_while_in_use():
+    model = path("cut.gguf")
+    shutil.copy(tiny(), model)
+    p = start("run", "-m", model, "-p", "abc", "-n", -1, "-c", 20000, "--kv-tokens", 20000,
+              "--ignore-eos", "-q", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    check(len(p.stdout.read(20)) == 20)
+    os.truncate(model, 4096)
+    err = p.communicate(timeout=60)[1]
+    equal(p.returncode, 3, err[-300:])
+    check(b"cut short" in err.splitlines()[-1], err[-300:])
+
+
+if __name__ == "__main__":
+    main(globals())
