@@ -204,7 +204,8 @@ static enum rc find_merges(const struct gguf *g, size_t token_bytes, const struc
     size_t most = token_bytes < TOKEN_MERGES_MAX ? token_bytes : TOKEN_MERGES_MAX;
     if ((*out)->count > most)
         return fault_set(fault, RC_CORRUPT,
-                         "%s has %llu elements, the most for these tokens is %zu", name, (unsigned long long)(*out)->count, most);
+                         "%s has %llu elements, the most for these tokens is %zu", name,
+                         (unsigned long long)(*out)->count, most);
     return RC_OK;
 }
 
