@@ -234,6 +234,11 @@ static enum rc read_lines(struct batch_job *b)
         enum rc read = line_reader_next(&b->in, b->job_count > 0 ? 0 : 200, &line, &len, &whole);
         if (read == RC_AGAIN)
             return RC_OK;
+        if (read == RC_OK && b->in.line_number == 1 && len >= 3 &&
+            memcmp(line, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark, as Windows writes it */
+            line += 3;
+            len -= 3;
+        }
         if (read == RC_END)
             b->input_ended = true;
         else if (read != RC_OK && read != RC_LIMIT)

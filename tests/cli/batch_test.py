@@ -187,6 +187,15 @@ def test_no_final_line_end_blank_lines_and_crlf():
     equal(sorted(row["line"] for row in rows("ends-out.jsonl")), [3, 5])
 
 
+def test_byte_order_mark_is_not_part_of_the_first_line():
+    mark, text = "\ufeff", '{"prompt": "x", "max_tokens": 2}\n'
+    write("mark.jsonl", mark + text + text)
+    batch("mark.jsonl", "mark-out.jsonl", "-q")
+    equal(sorted(row["line"] for row in rows("mark-out.jsonl")), [1, 2])
+    write("mark-2.jsonl", text + mark + text)  # anywhere else it is not JSON
+    batch("mark-2.jsonl", "mark-2-out.jsonl", "-q", status=5)
+
+
 def test_shorthand_equals_run_with_its_defaults():
     write("short.jsonl", '{"prompt": "the prompt"}\n')
     batch("short.jsonl", "short-out.jsonl", "-q")
