@@ -43,8 +43,8 @@ static uint32_t group_size(uint32_t cols)
     return cols < sizeof size ? size[cols] : 6;
 }
 
-/* sum[h][v] += column[h * stride] * half[8 v ..]. Whichever side is the shorter waits in registers: with
- * 12 sums there are four left. */
+/* sum[h][v] += column[h * stride] * half[8 v ..]. Whichever side is the shorter waits in registers:
+ * with 12 sums there are four left. */
 ATTR_INLINE void outer(__m256 *sum, const uint16_t *half, const float *column, size_t stride,
                        const uint32_t h_count, const uint32_t v_count)
 {
