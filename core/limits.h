@@ -41,6 +41,13 @@
 #define TOKEN_MERGES_MAX (1u << 21)          /* merges: the largest known list has 2^19 */
 #define TOKENIZE_BYTES_MAX (1u << 30)        /* text of one call: 3-byte blanks stay in 32 bits */
 
+/* Chat templates, one render; what it is given adds to steps and memory (jinja_import.c). */
+#define TEMPLATE_BYTES_MAX (1u << 20)     /* source: the longest known has 17 KiB */
+#define TEMPLATE_STEPS_MAX (16u << 20)    /* elementary steps: about a second */
+#define TEMPLATE_MEMORY_MAX (64u << 20)   /* bytes of all values */
+#define TEMPLATE_TEXT_MAX (64u << 20)     /* bytes of one text, the output included */
+#define TEMPLATE_DEPTH_MAX 256u           /* macros inside each other: Python gives up about there */
+
 _Static_assert(KV_SPLIT_TOKENS % KV_BLOCK_TOKENS == 0, "a split is whole blocks");
 
 #endif
