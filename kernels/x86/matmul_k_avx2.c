@@ -280,13 +280,15 @@ static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t 
 #define RUN(name, bytes)                                                                           \
     static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
     {                                                                                              \
-        static const struct tile_format format = { 256,                                            \
-                                                   bytes,                                          \
-                                                   1,                                              \
-                                                   sizeof(struct act_q8_256),                      \
-                                                   unpack_##name,                                  \
-                                                   { NULL, micro_##name##_1, micro_##name##_2,     \
-                                                     micro_##name##_3, micro_##name##_4 } };       \
+        static const struct tile_format format = {                                                 \
+            .block_elems = 256,                                                                    \
+            .block_bytes = bytes,                                                                  \
+            .chunk_blocks = 1,                                                                     \
+            .act_bytes = sizeof(struct act_q8_256),                                                \
+            .unpack = unpack_##name,                                                               \
+            .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3,                 \
+                       micro_##name##_4 },                                                         \
+        };                                                                                         \
         tile_run_avx2(m, row_begin, row_end, &format);                                             \
     }
 

@@ -177,29 +177,32 @@ ATTR_INLINE void micro_planes(const struct tile_planes *t, uint32_t count, const
         micro_##kind(tile, count, x, x_stride, next, ((bytes) + 3) / 4, acc, n,                    \
                      (struct tile_shape){ __VA_ARGS__ });                                          \
     }
-#define FORMAT(name, kind, bytes, ...)                                                             \
+#define FORMAT(name, kind, bytes, one_column, ...)                                                 \
     MICRO(name, kind, 1, bytes, __VA_ARGS__)                                                       \
     MICRO(name, kind, 2, bytes, __VA_ARGS__)                                                       \
     MICRO(name, kind, 3, bytes, __VA_ARGS__)                                                       \
     MICRO(name, kind, 4, bytes, __VA_ARGS__)                                                       \
     static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
     {                                                                                              \
-        static const struct tile_format format = { 32,                                             \
-                                                   bytes,                                          \
-                                                   BLOCKS,                                         \
-                                                   sizeof(struct act_q8_32),                       \
-                                                   unpack_##name,                                  \
-                                                   { NULL, micro_##name##_1, micro_##name##_2,     \
-                                                     micro_##name##_3, micro_##name##_4 } };       \
+        static const struct tile_format format = {                                                 \
+            .block_elems = 32,                                                                     \
+            .block_bytes = bytes,                                                                  \
+            .chunk_blocks = BLOCKS,                                                                \
+            .act_bytes = sizeof(struct act_q8_32),                                                 \
+            .unpack = unpack_##name,                                                               \
+            .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3,                 \
+                       micro_##name##_4 },                                                         \
+            .direct = one_column,                                                                  \
+        };                                                                                         \
         tile_run_avx2(m, row_begin, row_end, &format);                                             \
     }
 
-FORMAT(q4_0, codes, 18, .depth = 8, .centre = CENTRE_8)
-FORMAT(q4_1, codes, 20, .depth = 8, .mins = 1)
-FORMAT(q5_0, codes, 22, .depth = 8, .centre = CENTRE_16)
-FORMAT(q5_1, codes, 24, .depth = 4, .mins = 1)
-FORMAT(q8_0, planes, 34, .depth = 8, .centre = CENTRE_8, .planes = true)
-FORMAT(iq4_nl, planes, 18, .depth = 8, .centre = CENTRE_8, .planes = true)
+FORMAT(q4_0, codes, 18, direct_q4_0_avx2, .depth = 8, .centre = CENTRE_8)
+FORMAT(q4_1, codes, 20, direct_q4_1_avx2, .depth = 8, .mins = 1)
+FORMAT(q5_0, codes, 22, NULL, .depth = 8, .centre = CENTRE_16)
+FORMAT(q5_1, codes, 24, NULL, .depth = 4, .mins = 1)
+FORMAT(q8_0, planes, 34, direct_q8_0_avx2, .depth = 8, .centre = CENTRE_8, .planes = true)
+FORMAT(iq4_nl, planes, 18, NULL, .depth = 8, .centre = CENTRE_8, .planes = true)
 
 void matmul_fill_q_avx2(struct matmul_kernels *k)
 {

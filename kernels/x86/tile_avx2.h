@@ -51,6 +51,9 @@ struct tile_format {
      * NULL. */
     void (*micro[TILE_COLS + 1])(const void *tile, uint32_t count, const uint8_t *x,
                                  size_t x_stride, const uint8_t *next, float *acc);
+    /* One column, a chunk of all its blocks, without a tile; NULL: as the others. */
+    void (*direct)(const uint8_t *const src[2], size_t stride, const uint8_t *x,
+                   const uint8_t *next, float *acc);
 };
 
 /* tile_run_avx2 - rows [row_begin, row_end) of m. */
@@ -62,6 +65,14 @@ void matmul_fill_k_avx2(struct matmul_kernels *k);
 void matmul_fill_q_avx2(struct matmul_kernels *k);
 void matmul_fill_float_avx2(struct matmul_kernels *k);
 void act_fill_avx2(struct matmul_kernels *k);
+
+/* direct entries of tile_format. */
+void direct_q4_0_avx2(const uint8_t *const src[2], size_t stride, const uint8_t *x,
+                      const uint8_t *next, float *acc);
+void direct_q4_1_avx2(const uint8_t *const src[2], size_t stride, const uint8_t *x,
+                      const uint8_t *next, float *acc);
+void direct_q8_0_avx2(const uint8_t *const src[2], size_t stride, const uint8_t *x,
+                      const uint8_t *next, float *acc);
 
 /* The compiler must not reorder integer sums into trees: it would spill most of them. */
 #define KEEP_ORDER(v) __asm__("" : "+x"(v))
