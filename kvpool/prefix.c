@@ -97,21 +97,33 @@ static void append_block(struct block_table *t, struct kvpool *p, const struct p
         store_load(p, index, slot);
 }
 
-enum rc table_acquire(struct block_table *t, struct kvpool *p, const struct prefix_view *view,
-                      uint32_t spare)
+/* Of the blocks that are available, how many taking the match and the rest would use. */
+static uint64_t need_of(const struct match *m, const struct prefix_view *view)
+{
+    return (uint64_t)kv_blocks_for(view->known) - m->blocks + m->revived;
+}
+
+uint64_t table_need(struct block_table *t, const struct kvpool *p, const struct prefix_view *view)
+{
+    must(t->count == 0);
+    struct match m = match_view(p, view, t->blocks);
+    return need_of(&m, view);
+}
+
+enum rc table_acquire(struct block_table *t, struct kvpool *p, const struct prefix_view *view)
 {
     must(t->count == 0 && view->reuse_max < view->known);
     uint32_t total = kv_blocks_for(view->known);
     must(total <= t->capacity);
     struct match m = match_view(p, view, t->blocks);
-    uint64_t need = (uint64_t)total - m.blocks;
-    if (need + m.revived + spare > kvpool_available_count(p))
+    if (need_of(&m, view) > kvpool_available_count(p))
         return RC_FULL;
     for (uint32_t i = 0; i < m.blocks; i++)
         take_over(p, t->blocks[i]);
     t->count = m.blocks;
     t->salt = view->salt;
-    if (!evict_ensure(p, (uint32_t)need)) {
+    t->own = 0;
+    if (!evict_ensure(p, total - m.blocks)) {
         table_truncate(t, p, 0);
         return RC_FULL;
     }

@@ -19,12 +19,14 @@ struct prefix_view {
     bool publish;       /* others may take blocks of mine before I have filled them */
 };
 
+/* table_need - how many of the available blocks table_acquire would use now: the same count. The
+ * table is empty; its entries are scratch. */
+uint64_t table_need(struct block_table *t, const struct kvpool *p, const struct prefix_view *view);
+
 /* table_acquire - gives the empty table every block of its known tokens: the ones that are there
- * already by reference, the ones in the store by reading them. RC_FULL: they are not to be had
- * while spare blocks stay available. Admission is this call; there is no second arithmetic that
- * could promise more. */
-enum rc table_acquire(struct block_table *t, struct kvpool *p, const struct prefix_view *view,
-                      uint32_t spare) ATTR_MUST_USE;
+ * already by reference, the ones in the store by reading them. RC_FULL: they are not to be had. */
+enum rc table_acquire(struct block_table *t, struct kvpool *p,
+                      const struct prefix_view *view) ATTR_MUST_USE;
 
 /* prefix_advance - how far computed reaches now that others may have filled shared blocks; at
  * most reuse_max. */

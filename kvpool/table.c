@@ -20,6 +20,7 @@ uint32_t table_append(struct block_table *t, struct kvpool *p)
     must(t->count < t->capacity);
     trie_link(p, id.index, t->count > 0 ? t->blocks[t->count - 1] : BLOCK_NONE, t->salt);
     t->blocks[t->count++] = id.index;
+    t->own++;
     return id.index;
 }
 

@@ -12,6 +12,8 @@ struct block_table {
     uint32_t *blocks; /* [capacity] */
     uint32_t count;
     uint32_t capacity;
+    /* entries that were taken for it: to be had again when it ends, if nobody shares them */
+    uint32_t own;
     uint64_t salt; /* namespace of its prefix, see prefix.h */
 };
 

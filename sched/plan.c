@@ -160,36 +160,6 @@ static void plan_decode(struct planner *p)
     }
 }
 
-/* One block for every running sequence stays to be had, so that the newcomer does not have to leave
- * at once. */
-static bool admit_one(struct sched *s, struct request *r)
-{
-    struct prefix_view view = sequence_view(r);
-    if (table_acquire(&r->seq.table, s->pool, &view, s->running_count) != RC_OK)
-        return false;
-    sequence_admit(s, r);
-    return true;
-}
-
-/* Whether the first in the queue, which does not fit, may fit after what this sets going: with
- * nobody running, only blocks that preempted requests would miss can be in its way. */
-static bool room_for_first(struct sched *s)
-{
-    if (store_save(s->pool, SAVES_AT_ONCE) == 0 && s->running_count == 0 && store_give_up(s->pool))
-        return true;
-    s->io_waits += s->running_count == 0 && store_busy(s->pool);
-    return false;
-}
-
-static void plan_admission(struct sched *s)
-{
-    if (s->preempted > 0)
-        return;
-    while (s->waiting.head != NULL && s->running_count < s->config.rows_max)
-        if (!admit_one(s, s->waiting.head) && !room_for_first(s))
-            break;
-}
-
 /* Rows that r may have from position begin on: its missing tokens, cut by every limit of the
  * step. */
 static uint32_t chunk_rows(const struct planner *p, const struct request *r, uint32_t begin)
@@ -309,7 +279,8 @@ bool plan_step(struct sched *s, struct plan *plan)
     planner_open(&p, s, plan);
     preempt_chaos(s);
     plan_decode(&p);
-    plan_admission(s);
+    if (s->preempted == 0)
+        admit_waiting(s);
     plan_prefill(&p);
     must(plan->batch.row_count > 0 || s->running_count == 0 || s->io_waits > 0);
     must(s->running_count > 0 || s->waiting.count == 0 || s->io_waits > 0);

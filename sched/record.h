@@ -14,6 +14,7 @@
 #include "kvpool/prefix.h"
 #include "kvpool/store.h"
 #include "sched/cost.h"
+#include "sched/forecast.h"
 #include "sched/sched.h"
 
 #define REQUEST_MAGIC 0x72657131u
@@ -104,6 +105,14 @@ struct queue {
     uint32_t count;
 };
 
+/* A request that did not fit, so that its prompt is not looked up again before something
+ * changes. */
+struct blocked {
+    uint64_t order;
+    uint64_t until_step;
+    uint32_t available, running;
+};
+
 struct sched {
     uint32_t magic;
     struct sched_config config;
@@ -119,6 +128,9 @@ struct sched {
     uint64_t order_next;
     uint64_t step;
     struct cost cost;
+    struct lengths lengths;
+    struct forecast_item *forecast; /* [rows_max] scratch */
+    struct blocked blocked;
     struct arena arena; /* a step's plan */
     uint32_t *tables;   /* and its block tables */
     struct batch_result *results;
@@ -164,6 +176,9 @@ bool sequence_decodes(const struct request *r); /* its next row is the token it 
 /* queue.c */
 void queue_insert(struct queue *q, struct request *r);
 void queue_remove(struct queue *q, struct request *r);
+
+/* admit.c: waiting requests that fit begin to run. */
+void admit_waiting(struct sched *s);
 
 /* plan.c, preempt.c, commit.c: one step. */
 bool plan_step(struct sched *s, struct plan *plan);

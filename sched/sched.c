@@ -52,8 +52,9 @@ static enum rc open_memory(struct sched *s)
     const struct executor_limits *l = &s->executor.limits;
     s->running = mem_alloc_array(s->config.rows_max, sizeof(struct request *));
     s->results = mem_alloc_array(l->outputs_max, sizeof *s->results);
+    s->forecast = mem_alloc_array(s->config.rows_max, sizeof *s->forecast);
     s->tables = mem_alloc_raw(plan_tables_bytes(s));
-    if (s->running == NULL || s->results == NULL || s->tables == NULL ||
+    if (s->running == NULL || s->results == NULL || s->tables == NULL || s->forecast == NULL ||
         arena_open(&s->arena, plan_arena_bytes(s)) != RC_OK)
         return RC_NO_MEMORY;
     uint32_t entries = next_power_of_two(s->config.requests_max);
@@ -114,6 +115,7 @@ void sched_close(struct sched *s)
     ring_close(s->inbox);
     arena_close(&s->arena);
     mem_free(s->tables);
+    mem_free(s->forecast);
     mem_free(s->results);
     mem_free(s->running);
     pthread_mutex_destroy(&s->registry_lock);

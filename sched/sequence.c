@@ -112,6 +112,8 @@ void sequence_finish(struct sched *s, struct request *r, enum finish finish, enu
     else if (r->seq.state == SEQ_WAITING)
         queue_remove(&s->waiting, r);
     set_state(r, SEQ_DONE);
+    if (finish == FINISH_STOP || finish == FINISH_LENGTH)
+        lengths_note(&s->lengths, r->seq.known - r->params.prompt_count);
     struct counters *c = &s->counters;
     count_up(finish == FINISH_CANCELLED ? &c->cancelled
              : finish == FINISH_ERROR   ? &c->failed

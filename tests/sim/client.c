@@ -50,7 +50,8 @@ static void draw_params(struct world *w, struct client *c)
     *p = (struct request_params){ .user = c, .sampling = sampling_default() };
     p->prompt_count = world_draw(w, 1, w->habits.prompt_max);
     p->prompt = c->prompt;
-    p->max_tokens = world_chance(w, 30) ? 0 : world_draw(w, 1, w->habits.output_max);
+    uint32_t output_max = world_chance(w, w->habits.brief) ? 8 : w->habits.output_max;
+    p->max_tokens = world_chance(w, 30) ? 0 : world_draw(w, 1, output_max);
     p->sampling.seed = world_draw(w, 0, 3);
     p->cache_salt = world_chance(w, 100);
     p->stop_id_count = world_chance(w, w->habits.stops) ? world_draw(w, 1, 2) : 0;

@@ -55,6 +55,7 @@ static void draw_habits(struct world *w)
         .prompt_max =
             world_draw(w, 1, world_chance(w, 200) ? WORLD_CTX_MAX : 1 + w->config.ctx_tokens / 2),
         .output_max = world_draw(w, 1, world_chance(w, 300) ? 30 : 400),
+        .brief = world_chance(w, 500) ? world_draw(w, 700, 900) : 0,
         .documents = world_draw(w, 1, 6),
         .cancel = calm ? 0 : world_draw(w, 0, 150),
         .read = world_draw(w, 100, 1000),

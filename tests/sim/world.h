@@ -20,6 +20,7 @@ struct habits {
     uint32_t burst;       /* at most so many at once */
     uint32_t prompt_max;  /* tokens */
     uint32_t output_max;  /* tokens */
+    uint32_t brief;       /* an answer is short, so that long ones are not foreseen, per request */
     uint32_t documents;   /* prompts begin like one of so many texts */
     uint32_t cancel;      /* a step cancels somebody */
     uint32_t read;        /* the consumer looks at its events */

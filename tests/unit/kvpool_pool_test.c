@@ -84,7 +84,7 @@ static void test_table_extends_all_or_nothing(void **state)
     (void)state;
     struct kvpool *p;
     uint32_t entries[8];
-    struct block_table t = { entries, 0, 8, 0 };
+    struct block_table t = { .blocks = entries, .capacity = 8 };
     assert_int_equal(kv_blocks_for(0), 0);
     assert_int_equal(kv_blocks_for(KV_BLOCK_TOKENS), 1);
     assert_int_equal(kv_blocks_for(KV_BLOCK_TOKENS + 1), 2);
@@ -110,7 +110,7 @@ static void test_audit_sees_each_broken_rule(void **state)
     struct kvpool *p;
     struct fault f;
     uint32_t entries[4];
-    struct block_table t = { entries, 0, 4, 0 };
+    struct block_table t = { .blocks = entries, .capacity = 4 };
     int32_t tokens[96] = { 0 };
     assert_int_equal(kvpool_open(&p, 6, 0, NULL), RC_OK);
     assert_int_equal(table_extend(&t, p, 96), RC_OK);

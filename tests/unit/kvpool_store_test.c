@@ -67,7 +67,7 @@ static void audit(struct kvpool *p, const struct sequence *q, uint32_t computed)
 /* Acquires q in a pool of four blocks that another sequence's blocks fill, moving those out. */
 static void acquire(struct kvpool *p, struct sequence *q)
 {
-    for (uint32_t n = 0; table_acquire(&q->table, p, &q->view, 0) != RC_OK; n++) {
+    for (uint32_t n = 0; table_acquire(&q->table, p, &q->view) != RC_OK; n++) {
         assert_true(n < 100);
         assert_true(store_save(p, 4) > 0);
         store_poll(p, true);
@@ -194,8 +194,8 @@ static uint32_t come_back(struct shelf *h, uint64_t day_bytes, uint32_t token_us
     acquire(p, &a);
     compute(p, &a, 0, 1);
     table_park(&a.table, p);
-    assert_int_equal(table_acquire(&b.table, p, &b.view, 0), RC_FULL); /* all three are owed */
-    while (table_acquire(&b.table, p, &b.view, 0) != RC_OK) {
+    assert_int_equal(table_acquire(&b.table, p, &b.view), RC_FULL); /* all three are owed */
+    while (table_acquire(&b.table, p, &b.view) != RC_OK) {
         if (store_save(p, 4) > 0)
             store_poll(p, true);
         else

@@ -343,18 +343,25 @@ static void test_executor_failure_ends_its_requests_and_no_others(void **state)
     rig_close(&g);
 }
 
-/* Two that do not fit together: the younger gives way, and both say what they say alone. */
+/* Two that do not fit together, which nobody could foresee after so many short answers: the
+ * younger gives way, and both say what they say alone. */
 static void test_preempted_output_is_the_undisturbed_one(void **state)
 {
     (void)state;
     struct rig g;
-    int32_t alone[2][120], count = 0;
+    int32_t alone[2][120];
     for (int crowd = 0; crowd < 2; crowd++) {
         rig_open(&g, crowd == 0 ? 64 : 6, &small);
+        for (int i = 0; i < 100; i++) {
+            struct request *r = submit(&g, 1, 1);
+            run_out(&g);
+            assert_ptr_equal(sched_next_event(g.sched, 0), r);
+            sched_release(g.sched, r);
+        }
         struct request *a = submit(&g, 40, 100), *b = submit(&g, 33, 100);
         run_out(&g);
-        assert_true((sched_stats_get(g.sched).preemptions > 0) == (crowd == 1));
-        for (uint32_t i = 0; i < 100; i++, count++) {
+        assert_int_equal(sched_stats_get(g.sched).preemptions > 0, crowd == 1);
+        for (uint32_t i = 0; i < 100; i++) {
             if (crowd == 0) {
                 alone[0][i] = request_token(a, i);
                 alone[1][i] = request_token(b, i);
@@ -364,7 +371,23 @@ static void test_preempted_output_is_the_undisturbed_one(void **state)
         }
         rig_close(&g);
     }
-    assert_int_equal(count, 200);
+}
+
+/* Two whose lengths are known do not fit together, and the second waits instead of being thrown
+ * out. */
+static void test_foreseen_shortage_makes_the_second_wait(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 6, &small);
+    struct request *a = submit(&g, 40, 100), *b = submit(&g, 33, 100);
+    step(&g, 20);
+    assert_int_equal(sched_stats_get(g.sched).waiting, 1);
+    run_out(&g);
+    assert_int_equal(request_output_count(a), 100);
+    assert_int_equal(request_output_count(b), 100);
+    assert_int_equal(sched_stats_get(g.sched).preemptions, 0);
+    rig_close(&g);
 }
 
 /* One request alone, its tokens and log-probabilities out; returns how many were cached. */
@@ -583,6 +606,7 @@ int main(void)
         cmocka_unit_test(test_max_tokens_zero_only_scores),
         cmocka_unit_test(test_executor_failure_ends_its_requests_and_no_others),
         cmocka_unit_test(test_preempted_output_is_the_undisturbed_one),
+        cmocka_unit_test(test_foreseen_shortage_makes_the_second_wait),
         cmocka_unit_test(test_warm_equals_cold),
         cmocka_unit_test(test_shared_prompt_is_computed_once),
         cmocka_unit_test(test_choices_share_one_prefill),

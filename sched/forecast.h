@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* forecast - whether blocks will do until the running sequences end, as far as lengths can be
+ * foreseen.
+ *   owner    the scheduler thread
+ *   errors   a wrong forecast costs a preemption or some waiting, never an answer */
+#ifndef QUIRE_SCHED_FORECAST_H
+#define QUIRE_SCHED_FORECAST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How long answers get: the length that four of five stay under, followed as they end. */
+struct lengths {
+    uint32_t high; /* tokens; 0 = nothing seen yet */
+};
+
+/* lengths_note - an answer ended with that many tokens. */
+void lengths_note(struct lengths *l, uint32_t tokens);
+
+/* lengths_left - tokens that are still expected after done, at most max - done. */
+uint32_t lengths_left(const struct lengths *l, uint32_t done, uint32_t max);
+
+/* A sequence that decodes from now on. */
+struct forecast_item {
+    uint32_t left; /* tokens still to come */
+    uint32_t open; /* tokens in its last block */
+    uint32_t own;  /* blocks that are to be had again when it ends */
+};
+
+/* forecast_fits - whether the items, which are sorted here, never need more than available
+ * blocks. */
+bool forecast_fits(struct forecast_item *items, uint32_t count, uint64_t available);
+
+#endif
