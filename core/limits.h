@@ -5,14 +5,19 @@
 #define QUIRE_CORE_LIMITS_H
 
 /* KV geometry: part of the numerics (docs/decisions), never tunable at run time. */
-#define KV_BLOCK_TOKENS 32u   /* tokens in a KV block: the GGUF quant group, one SIMD tile of keys */
-#define KV_SPLIT_TOKENS 256u  /* keys in one attention split, at absolute positions: fixes the order of sums */
+/* tokens in a KV block: the GGUF quant group, one SIMD tile of keys */
+#define KV_BLOCK_TOKENS 32u
+/* keys in one attention split, at absolute positions: fixes the order of sums */
+#define KV_SPLIT_TOKENS 256u
 
 /* Requests and steps. */
-#define CTX_TOKENS_MAX (1u << 20)   /* tokens a request may have: keeps positions and products in 32 bits */
-#define STEP_ROWS_MAX 8192u         /* rows of one step: scratch is allocated for the configured number */
+/* tokens a request may have: keeps positions and products in 32 bits */
+#define CTX_TOKENS_MAX (1u << 20)
+/* rows of one step: scratch is allocated for the configured number */
+#define STEP_ROWS_MAX 8192u
 #define REQUESTS_MAX 65536u         /* live requests (queued and running): 16 bits of a handle */
-#define OUTPUT_TOP_MAX 20u          /* top log-probabilities per token: what the OpenAI API allows */
+/* top log-probabilities per token: what the OpenAI API allows */
+#define OUTPUT_TOP_MAX 20u
 #define STOP_IDS_MAX 16u            /* stop token ids a request may name */
 #define LOGIT_BIAS_MAX 1024u        /* logit_bias entries a request may name: what vLLM allows */
 #define STOP_TEXTS_MAX 16u          /* stop texts of a request: OpenAI allows 4, clients use more */
@@ -31,7 +36,8 @@
 #define GGUF_SPLITS_MAX 1024u                /* files of one split model */
 #define MODEL_LAYERS_MAX 1024u               /* transformer blocks */
 #define MODEL_VOCAB_MAX (1u << 20)           /* tokens: the largest known vocabulary has 2^18 */
-#define MODEL_WIDTH_MAX (1u << 18)           /* embedding or feed-forward width: int32 dots stay exact */
+/* embedding or feed-forward width: int32 dots stay exact */
+#define MODEL_WIDTH_MAX (1u << 18)
 #define MODEL_HEADS_MAX 1024u                /* query heads */
 #define MODEL_HEAD_DIM_MAX 512u              /* width of a head: attention keeps one on the stack */
 #define MODEL_VECTOR_BYTES_MAX (32u << 20)   /* copied norms and biases: largest known 17 MiB */
@@ -46,7 +52,8 @@
 #define TEMPLATE_STEPS_MAX (16u << 20)    /* elementary steps: about a second */
 #define TEMPLATE_MEMORY_MAX (64u << 20)   /* bytes of all values */
 #define TEMPLATE_TEXT_MAX (64u << 20)     /* bytes of one text, the output included */
-#define TEMPLATE_DEPTH_MAX 256u           /* macros inside each other: Python gives up about there */
+/* macros inside each other: Python gives up about there */
+#define TEMPLATE_DEPTH_MAX 256u
 
 _Static_assert(KV_SPLIT_TOKENS % KV_BLOCK_TOKENS == 0, "a split is whole blocks");
 
