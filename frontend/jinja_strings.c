@@ -433,8 +433,10 @@ static bool is_cased_as(const struct jinja_text *t, const char *kind)
     for (size_t at = 0; at < t->len; at += len) {
         uint32_t code = jinja_char(t, at, &len);
         bool cased = jinja_is_cased(code);
-        bool wants_upper = title ? !inside : upper;
-        if (cased && (wants_upper ? jinja_is_lower(code) : !jinja_is_lower(code)))
+        bool right = title   ? inside == jinja_is_lower(code)
+                     : upper ? jinja_is_upper(code)
+                             : jinja_is_lower(code);
+        if (cased && !right)
             return false;
         any |= cased;
         inside = cased;
