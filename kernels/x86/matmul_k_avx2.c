@@ -82,15 +82,16 @@ static void unpack_q4_k(void *tile, uint32_t half, const uint8_t *src, size_t st
     struct tile_k *t = tile;
     (void)count;
     unpack_header_k4(t, half, src, stride);
-    for (uint32_t p = 0; p < 4; p++)
+    for (uint32_t p = 0; p < 4; p++) {
         ATTR_UNROLL
-    for (uint32_t s = 0; s < 2; s++) {
-        __m256i w[4];
-        transpose16(src + 16 + 32 * p + 16 * s, stride, w);
-        ATTR_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            t->q[16 * p + 4 * s + i][half] = low_nibbles(w[i]);
-            t->q[16 * p + 8 + 4 * s + i][half] = high_nibbles(w[i]);
+        for (uint32_t s = 0; s < 2; s++) {
+            __m256i(*q)[2] = &t->q[16 * p + 4 * s], w[4];
+            transpose16(src + 16 + 32 * p + 16 * s, stride, w);
+            ATTR_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                q[i][half] = low_nibbles(w[i]);
+                q[8 + i][half] = high_nibbles(w[i]);
+            }
         }
     }
 }
@@ -126,36 +127,63 @@ static void unpack_q5_k(void *tile, uint32_t half, const uint8_t *src, size_t st
     }
 }
 
-static void unpack_q6_k(void *tile, uint32_t half, const uint8_t *src, size_t stride,
-                        uint32_t count)
+ATTR_INLINE void unpack_header_q6_k(struct tile_k *t, uint32_t half, const uint8_t *src,
+                                    size_t stride)
 {
-    struct tile_k *t = tile;
     __m256i w[4];
-    (void)count;
-    for (uint32_t n = 0; n < 2; n++)
-        ATTR_UNROLL
-    for (uint32_t s = 0; s < 2; s++) {
-        __m256i a[4], b[4];
-        __m256i(*q)[2] = &t->q[32 * n + 4 * s];
-        transpose16(src + 64 * n + 16 * s, stride, a);
-        transpose16(src + 64 * n + 32 + 16 * s, stride, b);
-        transpose16(src + 128 + 32 * n + 16 * s, stride, w);
-        ATTR_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            q[i][half] =
-                _mm256_or_si256(low_nibbles(a[i]), mask8(_mm256_slli_epi16(w[i], 4), 0x30));
-            q[8 + i][half] =
-                _mm256_or_si256(low_nibbles(b[i]), mask8(_mm256_slli_epi16(w[i], 2), 0x30));
-            q[16 + i][half] = _mm256_or_si256(high_nibbles(a[i]), mask8(w[i], 0x30));
-            q[24 + i][half] =
-                _mm256_or_si256(high_nibbles(b[i]), mask8(_mm256_srli_epi16(w[i], 2), 0x30));
-        }
-    }
     transpose16(src + 192, stride, w);
     ATTR_UNROLL
     for (uint32_t j = 0; j < 16; j++)
         t->scale[j][half] = twice_s8(w[j / 4], j % 4);
     t->d[half] = load_f16_rows_at_end(src + 208, stride);
+}
+
+/* 16 bytes of the high bits and the 32 nibble bytes that they complete: four times 16 weights, 32
+ * apart. */
+struct piece_q6_k {
+    __m256i first[4], second[4], high[4];
+};
+
+ATTR_INLINE void load_piece_q6_k(struct piece_q6_k *p, const uint8_t *src, size_t stride,
+                                 uint32_t step)
+{
+    src += 16 * (step % 2);
+    transpose16(src + 64 * (step / 2), stride, p->first);
+    transpose16(src + 64 * (step / 2) + 32, stride, p->second);
+    transpose16(src + 128 + 32 * (step / 2), stride, p->high);
+}
+
+/* Codes k = 0..3: 4 i .. 4 i + 3 of each 16 weights. */
+ATTR_INLINE void codes_q6_k(__m256i codes[4], const struct piece_q6_k *p, const uint32_t i)
+{
+    __m256i top0 = mask8(_mm256_slli_epi16(p->high[i], 4), 0x30);
+    __m256i top1 = mask8(_mm256_slli_epi16(p->high[i], 2), 0x30);
+    __m256i top3 = mask8(_mm256_srli_epi16(p->high[i], 2), 0x30);
+    codes[0] = _mm256_or_si256(low_nibbles(p->first[i]), top0);
+    codes[1] = _mm256_or_si256(low_nibbles(p->second[i]), top1);
+    codes[2] = _mm256_or_si256(high_nibbles(p->first[i]), mask8(p->high[i], 0x30));
+    codes[3] = _mm256_or_si256(high_nibbles(p->second[i]), top3);
+}
+
+static void unpack_q6_k(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
+{
+    struct tile_k *t = tile;
+    (void)count;
+    for (uint32_t step = 0; step < 4; step++) {
+        __m256i(*q)[2] = &t->q[step / 2 * 32 + step % 2 * 4];
+        struct piece_q6_k piece;
+        load_piece_q6_k(&piece, src, stride, step);
+        ATTR_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            __m256i codes[4];
+            codes_q6_k(codes, &piece, i);
+            ATTR_UNROLL
+            for (uint32_t k = 0; k < 4; k++)
+                q[8 * k + i][half] = codes[k];
+        }
+    }
+    unpack_header_q6_k(t, half, src, stride);
 }
 
 static void unpack_q2_k(void *tile, uint32_t half, const uint8_t *src, size_t stride,
@@ -261,23 +289,107 @@ static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t 
     }
 }
 
+ATTR_INLINE struct part256 parts_of(const struct tile_k *t)
+{
+    return (struct part256){ t->q, t->scale, t->min, t->d, t->dmin };
+}
+
+/* Dot of the 4 x 4 codes of 8 rows on top of s; y: their activations. */
+ATTR_INLINE __m256i sum4(__m256i s, const __m256i codes[4], const int8_t *y)
+{
+    ATTR_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        s = _mm256_add_epi16(s, _mm256_maddubs_epi16(codes[i], splat32(y + 4 * i)));
+    return s;
+}
+
+/* One column: each step of the unpacking is multiplied at once, no codes are stored, and the
+ * prefetch is spread evenly. Only the scales go through a tile. */
+static void direct_q4_k(const uint8_t *const src[2], size_t stride, const uint8_t *x,
+                        const uint8_t *next, float *acc)
+{
+    const struct act_q8_256 *g = group256(x, 0, 0);
+    struct tile_k t;
+    for (uint32_t half = 0; half < 2; half++) {
+        __m256i dot = _mm256_setzero_si256();
+        unpack_header_k4(&t, half, src[half], stride);
+        for (uint32_t p = 0; p < 4; p++) {
+            const int8_t *y = g->q + 64 * p;
+            __m256i low = _mm256_setzero_si256(), high = low;
+            prefetch_part(next, 4 * half + p, 5);
+            ATTR_UNROLL
+            for (uint32_t s = 0; s < 2; s++) {
+                __m256i w[4], codes[4];
+                transpose16(src[half] + 16 + 32 * p + 16 * s, stride, w);
+                ATTR_UNROLL
+                for (uint32_t i = 0; i < 4; i++) {
+                    codes[i] = low_nibbles(w[i]);
+                    w[i] = high_nibbles(w[i]);
+                }
+                low = sum4(low, codes, y + 16 * s);
+                high = sum4(high, w, y + 32 + 16 * s);
+            }
+            dot = _mm256_add_epi32(dot, _mm256_madd_epi16(low, t.scale[2 * p][half]));
+            dot = _mm256_add_epi32(dot, _mm256_madd_epi16(high, t.scale[2 * p + 1][half]));
+        }
+        chain256(parts_of(&t), half, dot, g, acc + half * TILE_HALF,
+                 (struct tile_shape){ .mins = 4 });
+    }
+}
+
+static void direct_q6_k(const uint8_t *const src[2], size_t stride, const uint8_t *x,
+                        const uint8_t *next, float *acc)
+{
+    const struct act_q8_256 *g = group256(x, 0, 0);
+    struct tile_k t;
+    for (uint32_t half = 0; half < 2; half++) {
+        __m256i dot = _mm256_setzero_si256();
+        unpack_header_q6_k(&t, half, src[half], stride);
+        for (uint32_t step = 0; step < 4; step++) {
+            uint32_t first = step / 2 * 8 + step % 2; /* of four groups of 16 weights */
+            struct piece_q6_k piece;
+            __m256i s[4];
+            prefetch_part(next, 4 * half + step, 7);
+            load_piece_q6_k(&piece, src[half], stride, step);
+            ATTR_UNROLL
+            for (uint32_t k = 0; k < 4; k++)
+                s[k] = splat32(g->centre32[first + 2 * k]);
+            ATTR_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                __m256i codes[4];
+                codes_q6_k(codes, &piece, i);
+                ATTR_UNROLL
+                for (uint32_t k = 0; k < 4; k++) {
+                    __m256i y = splat32(g->q + 16 * (first + 2 * k) + 4 * i);
+                    s[k] = _mm256_add_epi16(s[k], _mm256_maddubs_epi16(codes[k], y));
+                    KEEP_ORDER(s[k]);
+                }
+            }
+            ATTR_UNROLL
+            for (uint32_t k = 0; k < 4; k++)
+                dot = _mm256_add_epi32(dot, _mm256_madd_epi16(s[k], t.scale[first + 2 * k][half]));
+        }
+        chain256(parts_of(&t), half, dot, g, acc + half * TILE_HALF,
+                 (struct tile_shape){ .mins = 0 });
+    }
+}
+
 /* Micro-kernels of one format for 1..4 columns, and its entry. */
 #define MICRO(name, n, lines, ...)                                                                 \
     static void micro_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,             \
                                    size_t x_stride, const uint8_t *next, float *acc)               \
     {                                                                                              \
-        const struct tile_k *t = tile;                                                             \
         (void)count;                                                                               \
-        micro256((struct part256){ t->q, t->scale, t->min, t->d, t->dmin }, x, x_stride, next,     \
-                 lines, acc, n, (struct tile_shape){ __VA_ARGS__ });                               \
+        micro256(parts_of(tile), x, x_stride, next, lines, acc, n,                                 \
+                 (struct tile_shape){ __VA_ARGS__ });                                              \
     }
-#define FORMAT(name, bytes, ...)                                                                   \
+#define FORMAT(name, bytes, one_column, ...)                                                       \
     MICRO(name, 1, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
     MICRO(name, 2, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
     MICRO(name, 3, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
     MICRO(name, 4, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
-    RUN(name, bytes)
-#define RUN(name, bytes)                                                                           \
+    RUN(name, bytes, one_column)
+#define RUN(name, bytes, one_column)                                                               \
     static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
     {                                                                                              \
         static const struct tile_format format = {                                                 \
@@ -288,15 +400,16 @@ static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t 
             .unpack = unpack_##name,                                                               \
             .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3,                 \
                        micro_##name##_4 },                                                         \
+            .direct = one_column,                                                                  \
         };                                                                                         \
         tile_run_avx2(m, row_begin, row_end, &format);                                             \
     }
 
-FORMAT(q2_k, 84, .depth = 4, .scale_depth = 4, .mins = 8)
-FORMAT(q3_k, 110, .depth = 4, .scale_depth = 4, .centre = CENTRE_4)
-FORMAT(q4_k, 144, .depth = 8, .scale_depth = 8, .mins = 4)
-FORMAT(q5_k, 176, .depth = 4, .scale_depth = 8, .mins = 4)
-FORMAT(q6_k, 210, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
+FORMAT(q2_k, 84, NULL, .depth = 4, .scale_depth = 4, .mins = 8)
+FORMAT(q3_k, 110, NULL, .depth = 4, .scale_depth = 4, .centre = CENTRE_4)
+FORMAT(q4_k, 144, direct_q4_k, .depth = 8, .scale_depth = 8, .mins = 4)
+FORMAT(q5_k, 176, NULL, .depth = 4, .scale_depth = 8, .mins = 4)
+FORMAT(q6_k, 210, direct_q6_k, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
 
 /* Both halves, one after the other. The prefetch goes with the first. */
 ATTR_INLINE void micro_planes(const struct tile_planes *t, const uint8_t *x, size_t x_stride,
@@ -320,7 +433,7 @@ MICRO_PLANES(1)
 MICRO_PLANES(2)
 MICRO_PLANES(3)
 MICRO_PLANES(4)
-RUN(iq4_xs, 136)
+RUN(iq4_xs, 136, NULL)
 
 void matmul_fill_k_avx2(struct matmul_kernels *k)
 {

@@ -261,6 +261,25 @@ struct part256 {
     const __m256 *d, *dmin;    /* [2], or [1] with planes */
 };
 
+/* The float step of one block of 256 weights and one column: the chains of the 8 rows of
+ * vector v. */
+ATTR_INLINE void chain256(const struct part256 p, const uint32_t v, __m256i dot,
+                          const struct act_q8_256 *g, float *acc, const struct tile_shape s)
+{
+    const int16_t *sums = s.mins == 8 ? g->sum16 : g->sum32;
+    __m256 chain = _mm256_load_ps(acc), i = _mm256_cvtepi32_ps(dot), a = _mm256_set1_ps(g->d);
+    if (s.mins == 0) {
+        _mm256_store_ps(acc, _mm256_fmadd_ps(_mm256_mul_ps(p.d[v], a), i, chain));
+        return;
+    }
+    __m256i m = _mm256_setzero_si256();
+    ATTR_UNROLL
+    for (int k = 0; k < s.mins; k++)
+        m = _mm256_add_epi32(m, _mm256_madd_epi16(p.min[k][v], splat32(&sums[2 * k])));
+    __m256 low = _mm256_mul_ps(p.dmin[v], _mm256_cvtepi32_ps(m));
+    _mm256_store_ps(acc, _mm256_fmadd_ps(a, _mm256_fmsub_ps(p.d[v], i, low), chain));
+}
+
 /* One block of 256 weights times n columns. */
 ATTR_INLINE void micro256(const struct part256 p, const uint8_t *x, size_t x_stride,
                           const uint8_t *next, const int lines, float *acc, const int n,
@@ -290,28 +309,12 @@ ATTR_INLINE void micro256(const struct part256 p, const uint8_t *x, size_t x_str
     const int vectors = s.planes ? 1 : 2;
     ATTR_UNROLL
     for (int c = 0; c < n; c++) {
-        const struct act_q8_256 *g = group256(x, x_stride, c);
-        const int16_t *sums = s.mins == 8 ? g->sum16 : g->sum32;
-        __m256 a = _mm256_set1_ps(g->d);
         if (s.planes)
             dot[c][0] = _mm256_add_epi32(dot[c][0], dot[c][1]);
         ATTR_UNROLL
-        for (int v = 0; v < vectors; v++) {
-            float *out = acc + c * TILE_ROWS + v * TILE_HALF;
-            __m256 chain = _mm256_load_ps(out), i = _mm256_cvtepi32_ps(dot[c][v]);
-            if (s.mins != 0) {
-                __m256i m = _mm256_setzero_si256();
-                ATTR_UNROLL
-                for (int k = 0; k < s.mins; k++)
-                    m = _mm256_add_epi32(m, _mm256_madd_epi16(p.min[k][v], splat32(&sums[2 * k])));
-                __m256 value =
-                    _mm256_fmsub_ps(p.d[v], i, _mm256_mul_ps(p.dmin[v], _mm256_cvtepi32_ps(m)));
-                chain = _mm256_fmadd_ps(a, value, chain);
-            } else {
-                chain = _mm256_fmadd_ps(_mm256_mul_ps(p.d[v], a), i, chain);
-            }
-            _mm256_store_ps(out, chain);
-        }
+        for (uint32_t v = 0; v < (uint32_t)vectors; v++)
+            chain256(p, v, dot[c][v], group256(x, x_stride, c), acc + c * TILE_ROWS + v * TILE_HALF,
+                     s);
     }
 }
 
