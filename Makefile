@@ -70,7 +70,7 @@ flags_dotprod := -march=armv8.2-a+dotprod+fp16
 flags_i8mm := -march=armv8.2-a+dotprod+fp16+i8mm
 isa_flags = $(flags_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 
-SRC := $(sort $(wildcard core/*.c kvpool/*.c sched/*.c kernels/*.c kernels/ref/*.c frontend/*.c))
+SRC := $(sort $(wildcard core/*.c kvpool/*.c sched/*.c kernels/*.c kernels/ref/*.c frontend/*.c frontend/*/*.c))
 SRC += $(if $(filter x86_64,$(ARCH)),$(sort $(wildcard kernels/x86/*.c)))
 SRC += $(if $(filter aarch64,$(ARCH)),$(sort $(wildcard kernels/arm/*.c)))
 LIB_SRC := $(filter-out frontend/main.c,$(SRC))

@@ -16,7 +16,7 @@
 
 #include <jansson.h>
 
-#include "frontend/schema.h"
+#include "frontend/api/schema.h"
 
 struct batch_row {
     uint64_t line;

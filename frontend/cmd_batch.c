@@ -22,7 +22,7 @@
 #include "frontend/batch_file.h"
 #include "frontend/batch_row.h"
 #include "frontend/commands.h"
-#include "frontend/completion.h"
+#include "frontend/api/completion.h"
 #include "frontend/engine.h"
 #include "frontend/interrupt.h"
 #include "frontend/line_reader.h"

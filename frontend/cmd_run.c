@@ -8,7 +8,7 @@
 
 #include "core/mem.h"
 #include "frontend/commands.h"
-#include "frontend/completion.h"
+#include "frontend/api/completion.h"
 #include "frontend/engine.h"
 #include "frontend/input.h"
 #include "frontend/interrupt.h"

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "frontend/options.h"
-#include "frontend/schema.h"
+#include "frontend/api/schema.h"
 
 struct sampling_options {
     int32_t predict; /* -n: -1 = to the end of the context, -2 = not given */

@@ -8,7 +8,7 @@
 
 #include "core/mem.h"
 #include "core/str.h"
-#include "frontend/chat_template.h"
+#include "frontend/api/chat_template.h"
 #include "tests/unit/golden.h"
 
 #define LEN_OF(array) (sizeof(array) / sizeof(array)[0])

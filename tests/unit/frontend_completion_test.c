@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "core/mem.h"
-#include "frontend/completion.h"
+#include "frontend/api/completion.h"
 #include "tests/unit/replay_rig.h"
 
 #define IDS(...)                                                                                   \

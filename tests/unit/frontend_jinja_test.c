@@ -10,7 +10,7 @@
 #include "core/mem.h"
 #include "core/rng.h"
 #include "core/str.h"
-#include "frontend/jinja.h"
+#include "frontend/jinja/jinja.h"
 #include "tests/unit/golden.h"
 
 #define LEN_OF(array) (sizeof(array) / sizeof(array)[0])

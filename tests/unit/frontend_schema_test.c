@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "frontend/schema.h"
+#include "frontend/api/schema.h"
 
 static struct completion_params params;
 static struct api_error error;

@@ -3,7 +3,7 @@
 #include "tests/unit/test.h"
 
 #include "core/rng.h"
-#include "frontend/stop.h"
+#include "frontend/api/stop.h"
 
 static void open_stop(struct stop *s, const char *const *patterns)
 {

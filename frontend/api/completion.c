@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* completion - a body becomes prompts x n requests, and their ends become one answer.
+ * Everything that can be wrong is found by completion_open, so that a request with several prompts
+ * either starts as a whole or not at all. Submitting may stop at a full scheduler and go on later;
+ * choices are independent of each other, so it does not matter when each of them started. */
+#include "frontend/api/completion.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/mem.h"
+#include "core/must.h"
+
+static enum rc no_memory(struct api_error *error)
+{
+    return api_error_set(error, 500, "out_of_memory", NULL, "out of memory");
+}
+
+static enum rc encode_prompt(struct completion *c, uint32_t index, bool special,
+                             struct api_error *error)
+{
+    const struct prompt *p = &c->params.prompts[index];
+    struct token_list *ids = &c->prompts[index];
+    if (p->text != NULL) {
+        enum rc rc = engine_encode(c->engine, p->text, p->len, special, ids);
+        if (rc == RC_NO_MEMORY)
+            return no_memory(error);
+        if (rc != RC_OK)
+            return api_error_set(error, 400, "invalid_value", "prompt", "prompt: %s", rc_text(rc));
+    } else {
+        ids->ids = mem_alloc_array(p->id_count, sizeof *ids->ids);
+        if (ids->ids == NULL)
+            return no_memory(error);
+        memcpy(ids->ids, p->ids, p->id_count * sizeof *ids->ids);
+        ids->count = ids->capacity = p->id_count;
+    }
+    if (ids->count == 0)
+        return api_error_set(error, 400, "invalid_value", "prompt", "prompt: has no tokens");
+    uint32_t most = sched_ctx_tokens(c->engine->sched);
+    if (ids->count + (c->params.max_tokens != 0) <= most)
+        return RC_OK;
+    enum rc rc = api_error_set(error, 400, "context_length_exceeded", "prompt",
+                               "the prompt has %zu tokens%s, the limit is %u: shorten it, or raise "
+                               "-c and --kv-tokens",
+                               ids->count,
+                               c->params.max_tokens != 0 ? " and one more is asked for" : "", most);
+    error->prompt_tokens = (uint32_t)ids->count;
+    error->context_tokens = most;
+    return rc;
+}
+
+static enum rc check_stop_ids(const struct completion *c, struct api_error *error)
+{
+    const struct completion_params *p = &c->params;
+    uint32_t own = p->ignore_eos ? 0 : c->engine->end_id_count;
+    if (p->stop_id_count + own > STOP_IDS_MAX)
+        return api_error_set(error, 400, "invalid_value", "stop_token_ids",
+                             "stop_token_ids: at most %u beside the model's own %u",
+                             STOP_IDS_MAX - own, own);
+    return RC_OK;
+}
+
+/* The scheduler's view of choice k. */
+static struct request_params request_of(const struct completion *c, uint32_t k)
+{
+    const struct completion_params *p = &c->params;
+    const struct token_list *prompt = &c->prompts[k / p->n];
+    uint32_t room = sched_ctx_tokens(c->engine->sched) - (uint32_t)prompt->count;
+    struct request_params r = {
+        .prompt = prompt->ids,
+        .prompt_count = (uint32_t)prompt->count,
+        .max_tokens = p->max_tokens < 0 || p->max_tokens > room ? room : (uint32_t)p->max_tokens,
+        .min_tokens = p->min_tokens,
+        .sampling = p->sampling,
+        .stop_id_count = p->stop_id_count,
+        .top_count = p->logprobs > 0 ? (uint32_t)p->logprobs : 0,
+        .logprobs = p->logprobs >= 0,
+        .prompt_logprobs = p->logprobs >= 0 && p->echo,
+        .user = (void *)(uintptr_t)c,
+    };
+    r.sampling.choice = k % p->n;
+    memcpy(r.stop_ids, p->stop_ids, sizeof r.stop_ids);
+    for (uint32_t i = 0; !p->ignore_eos && i < c->engine->end_id_count; i++)
+        r.stop_ids[r.stop_id_count++] = c->engine->end_ids[i];
+    return r;
+}
+
+static enum rc open_choices(struct completion *c, struct api_error *error)
+{
+    for (uint32_t k = 0; k < c->params.prompt_count * c->params.n; k++) {
+        struct request_params r = request_of(c, k);
+        struct fault fault;
+        enum rc rc = generation_open(&c->choices[k], c->engine->tokenizer, &c->params, &r, &fault);
+        if (rc == RC_NO_MEMORY)
+            return no_memory(error);
+        if (rc != RC_OK)
+            return api_error_set(error, 400, "invalid_value", "stop", "%s", fault.text);
+        c->choice_count++;
+    }
+    return RC_OK;
+}
+
+enum rc completion_open(struct completion *c, struct engine *e, struct completion_params *params,
+                        bool special, struct api_error *error)
+{
+    *c = (struct completion){ .engine = e, .params = *params };
+    *params = (struct completion_params){ 0 };
+    c->prompts = mem_alloc_array(c->params.prompt_count, sizeof *c->prompts);
+    c->choices = mem_alloc_array((size_t)c->params.prompt_count * c->params.n, sizeof *c->choices);
+    enum rc rc = c->prompts == NULL || c->choices == NULL ? no_memory(error) : RC_OK;
+    for (uint32_t i = 0; i < c->params.prompt_count && rc == RC_OK; i++)
+        rc = encode_prompt(c, i, special, error);
+    if (rc == RC_OK)
+        rc = check_stop_ids(c, error);
+    if (rc == RC_OK)
+        rc = open_choices(c, error);
+    if (rc != RC_OK)
+        completion_close(c);
+    return rc;
+}
+
+enum rc completion_submit(struct completion *c)
+{
+    while (!c->failed && c->submitted_count < c->choice_count) {
+        struct request_params r = request_of(c, c->submitted_count);
+        struct fault fault;
+        enum rc rc =
+            generation_submit(&c->choices[c->submitted_count], c->engine->sched, &r, &fault);
+        if (rc == RC_FULL)
+            return rc;
+        if (rc != RC_OK) {
+            bool ours = rc == RC_INVALID || rc == RC_LIMIT;
+            c->failed = true;
+            completion_cancel(c);
+            return api_error_set(&c->error, ours ? 400 : 500,
+                                 ours ? "invalid_value" : "server_error", NULL, "%s", fault.text);
+        }
+        c->submitted_count++;
+    }
+    return RC_OK;
+}
+
+bool completion_take(struct completion *c)
+{
+    c->ended_count = 0;
+    for (uint32_t k = 0; k < c->submitted_count; k++) {
+        generation_take(&c->choices[k]);
+        c->ended_count += c->choices[k].ended;
+        if (c->choices[k].finish != FINISH_ERROR || c->failed)
+            continue;
+        c->failed = true;
+        api_error_set(&c->error, 500, "server_error", NULL, "the model run failed: %s",
+                      rc_text(c->choices[k].error));
+        completion_cancel(c);
+    }
+    return c->ended_count == c->submitted_count &&
+           (c->failed || c->submitted_count == c->choice_count);
+}
+
+void completion_cancel(struct completion *c)
+{
+    for (uint32_t k = 0; k < c->submitted_count; k++)
+        generation_cancel(&c->choices[k]);
+}
+
+uint32_t completion_prompt_tokens(const struct completion *c)
+{
+    size_t sum = 0;
+    for (uint32_t i = 0; i < c->params.prompt_count; i++)
+        sum += c->prompts[i].count;
+    return (uint32_t)sum;
+}
+
+uint32_t completion_output_tokens(const struct completion *c)
+{
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k < c->choice_count; k++)
+        sum += c->choices[k].token_count;
+    return sum;
+}
+
+void completion_close(struct completion *c)
+{
+    for (uint32_t k = 0; k < c->choice_count; k++)
+        generation_close(&c->choices[k]);
+    for (uint32_t i = 0; c->prompts != NULL && i < c->params.prompt_count; i++)
+        token_list_close(&c->prompts[i]);
+    mem_free(c->choices);
+    mem_free(c->prompts);
+    completion_params_close(&c->params);
+    *c = (struct completion){ 0 };
+}

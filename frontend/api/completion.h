@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* completion - one /v1/completions request: its prompts times n choices, run together, and the body
+ * of the answer. `quire batch` and the server give the same body for the same request.
+ *   owner    its opener; params are moved in and closed with it
+ *   thread   the consumer of the scheduler's events. The requests' user pointer is the completion
+ *   errors   struct api_error: 400 with the field, context_length_exceeded with both numbers */
+#ifndef QUIRE_FRONTEND_API_COMPLETION_H
+#define QUIRE_FRONTEND_API_COMPLETION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "core/err.h"
+#include "core/tokenizer.h"
+#include "frontend/engine.h"
+#include "frontend/api/generation.h"
+#include "frontend/api/schema.h"
+
+struct completion {
+    struct engine *engine;
+    struct completion_params params;
+    struct token_list *prompts; /* [params.prompt_count] */
+    struct generation *choices; /* [choice_count] choice = prompt * n + k */
+    uint32_t choice_count;
+    uint32_t submitted_count;
+    uint32_t ended_count;
+    bool failed; /* error holds what happened; the rest is being cancelled */
+    struct api_error error;
+    void *user;
+};
+
+/* completion_open - encodes and checks everything; nothing is submitted yet. Takes params over,
+ * also when it fails. special: control tokens in prompts are recognized. */
+enum rc completion_open(struct completion *c, struct engine *e, struct completion_params *params,
+                        bool special, struct api_error *error) ATTR_MUST_USE;
+
+/* completion_submit - what is not yet submitted. RC_FULL: some is left, call again later. */
+enum rc completion_submit(struct completion *c) ATTR_MUST_USE;
+
+/* completion_take - reads what is new; true when the last choice has ended (failed or not). */
+bool completion_take(struct completion *c);
+
+/* completion_cancel - every choice that runs. */
+void completion_cancel(struct completion *c);
+
+/* completion_body - the answer as a new reference; NULL without memory. id is the answer's id. */
+json_t *completion_body(const struct completion *c, const char *id, int64_t created);
+
+uint32_t completion_prompt_tokens(const struct completion *c);
+uint32_t completion_output_tokens(const struct completion *c);
+
+void completion_close(struct completion *c);
+
+#endif

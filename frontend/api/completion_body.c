@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* completion_body - the answer's JSON: choices, logprobs, usage.
+ * Tokens that are parts of a character are shown with U+FFFD, and so is a zero byte in a token:
+ * many readers of JSON, ours among them, take none in a name. The number of the chosen token is the
+ * same float in token_logprobs and in top_logprobs; -inf is written as -9999. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/mem.h"
+#include "core/must.h"
+#include "core/str.h"
+#include "frontend/api/completion.h"
+
+#define REPLACEMENT "\xef\xbf\xbd"
+
+static json_t *logprob_json(float value)
+{
+    return json_real(value < -9999.0f || isnan(value) ? -9999.0 : (double)value);
+}
+
+/* Appends bytes as valid UTF-8. */
+static enum rc append_valid(struct text *out, const char *bytes, size_t len)
+{
+    enum rc rc = RC_OK;
+    while (len > 0 && rc == RC_OK) {
+        struct utf8_step step = utf8_decode(bytes, len);
+        rc = step.state == UTF8_OK ? text_append(out, bytes, step.len)
+                                   : text_append(out, REPLACEMENT, strlen(REPLACEMENT));
+        bytes += step.len;
+        len -= step.len;
+    }
+    return rc;
+}
+
+/* The text of one token, fit for the name of a JSON member, in `out`. */
+static bool token_key(const struct tokenizer *t, int32_t id, struct text *out)
+{
+    char small[256], *bytes = small;
+    size_t len = tokenizer_piece(t, id, true, small, sizeof small);
+    if (len > sizeof small) {
+        bytes = mem_alloc_raw(len);
+        if (bytes == NULL)
+            return false;
+        len = tokenizer_piece(t, id, true, bytes, len);
+    }
+    out->len = 0;
+    enum rc rc = text_append(out, "", 0);
+    for (size_t at = 0; at < len && rc == RC_OK;) {
+        size_t plain = strnlen(bytes + at, len - at);
+        rc = append_valid(out, bytes + at, plain);
+        if (rc == RC_OK && at + plain < len)
+            rc = text_append(out, REPLACEMENT, strlen(REPLACEMENT));
+        at += plain + 1;
+    }
+    if (bytes != small)
+        mem_free(bytes);
+    return rc == RC_OK;
+}
+
+struct lists {
+    const struct tokenizer *tokenizer;
+    struct text key; /* scratch */
+    json_t *tokens, *logprobs, *tops, *offsets;
+    bool failed;
+};
+
+/* One token: its own number, NULL for the first of a prompt, and the best beside it. */
+static void add_token(struct lists *l, int32_t id, const float *logprob,
+                      const struct token_logprob *top, uint32_t top_count, uint32_t offset)
+{
+    json_t *best = logprob != NULL ? json_object() : json_null();
+    for (uint32_t i = 0; logprob != NULL && i < top_count; i++) {
+        l->failed |= !token_key(l->tokenizer, top[i].token, &l->key);
+        if (!l->failed && json_object_getn(best, l->key.data, l->key.len) == NULL)
+            json_object_setn_new(best, l->key.data, l->key.len, logprob_json(top[i].logprob));
+    }
+    l->failed |= !token_key(l->tokenizer, id, &l->key);
+    if (!l->failed && logprob != NULL && json_object_getn(best, l->key.data, l->key.len) == NULL)
+        json_object_setn_new(best, l->key.data, l->key.len, logprob_json(*logprob));
+    json_array_append_new(l->tops, best);
+    if (l->failed)
+        return;
+    json_array_append_new(l->tokens, json_stringn(l->key.data, l->key.len));
+    json_array_append_new(l->logprobs, logprob != NULL ? logprob_json(*logprob) : json_null());
+    json_array_append_new(l->offsets, json_integer(offset));
+}
+
+/* Prompt tokens with their numbers; returns the characters of the prompt. */
+static uint32_t add_prompt(struct lists *l, const struct generation *g,
+                           const struct token_list *prompt)
+{
+    struct detok d;
+    struct text text = { 0 };
+    uint32_t chars = 0;
+    size_t counted = 0;
+    detok_open(&d, l->tokenizer, false, false);
+    for (uint32_t i = 0; i < prompt->count; i++) {
+        float logprob = i > 0 ? request_prompt_logprob(g->request, i) : 0.0f;
+        add_token(l, prompt->ids[i], i > 0 ? &logprob : NULL, NULL, 0, chars);
+        l->failed |= detok_push(&d, prompt->ids[i], &text) != RC_OK;
+        for (; counted < text.len; counted++)
+            chars += ((unsigned char)text.data[counted] & 0xc0) != 0x80;
+    }
+    text_close(&text);
+    return chars;
+}
+
+static json_t *logprobs_json(const struct completion *c, uint32_t k)
+{
+    if (c->params.logprobs < 0)
+        return json_null();
+    const struct generation *g = &c->choices[k];
+    struct lists l = { .tokenizer = c->engine->tokenizer,
+                       .tokens = json_array(),
+                       .logprobs = json_array(),
+                       .tops = json_array(),
+                       .offsets = json_array() };
+    uint32_t base = 0;
+    if (c->params.echo)
+        base = add_prompt(&l, g, &c->prompts[k / c->params.n]);
+    for (uint32_t i = 0; i < g->token_count; i++) {
+        uint32_t top_count = 0;
+        float logprob = request_logprob(g->request, i);
+        const struct token_logprob *top =
+            c->params.logprobs > 0 ? request_top(g->request, i, &top_count) : NULL;
+        add_token(&l, request_token(g->request, i), &logprob, top, top_count, base + g->offsets[i]);
+    }
+    text_close(&l.key);
+    json_t *out = json_pack("{s:o, s:o, s:o, s:o}", "tokens", l.tokens, "token_logprobs",
+                            l.logprobs, "top_logprobs", l.tops, "text_offset", l.offsets);
+    if (!l.failed)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* The prompt again, in front of the answer. */
+static enum rc append_prompt(const struct completion *c, uint32_t index, struct text *out)
+{
+    const struct prompt *p = &c->params.prompts[index];
+    if (p->text != NULL)
+        return append_valid(out, p->text, p->len);
+    struct detok d;
+    detok_open(&d, c->engine->tokenizer, false, false);
+    enum rc rc = RC_OK;
+    for (uint32_t i = 0; i < p->id_count && rc == RC_OK; i++)
+        rc = detok_push(&d, p->ids[i], out);
+    return rc == RC_OK ? detok_flush(&d, out) : rc;
+}
+
+static json_t *choice_json(const struct completion *c, uint32_t k)
+{
+    const struct generation *g = &c->choices[k];
+    struct text text = { 0 };
+    enum rc rc = text_append(&text, "", 0);
+    if (rc == RC_OK && c->params.echo)
+        rc = append_prompt(c, k / c->params.n, &text);
+    if (rc == RC_OK && g->text.len > 0)
+        rc = text_append(&text, g->text.data, g->text.len);
+    json_t *logprobs = rc == RC_OK ? logprobs_json(c, k) : NULL;
+    json_t *out = NULL;
+    if (logprobs != NULL)
+        out = json_pack("{s:o, s:i, s:o, s:s}", "text", json_stringn(text.data, text.len), "index",
+                        (int)k, "logprobs", logprobs, "finish_reason", finish_text(g->finish));
+    text_close(&text);
+    return out;
+}
+
+json_t *completion_body(const struct completion *c, const char *id, int64_t created)
+{
+    json_t *choices = json_array();
+    for (uint32_t k = 0; k < c->choice_count; k++)
+        if (json_array_append_new(choices, choice_json(c, k)) != 0) {
+            json_decref(choices);
+            return NULL;
+        }
+    json_int_t prompt = completion_prompt_tokens(c), output = completion_output_tokens(c);
+    json_t *usage = json_pack("{s:I, s:I, s:I}", "prompt_tokens", prompt, "completion_tokens",
+                              output, "total_tokens", prompt + output);
+    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o}", "id", id, "object", "text_completion",
+                     "created", (json_int_t)created, "model", c->engine->name, "choices", choices,
+                     "usage", usage);
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/* schema - a table for the fields that are one number or switch, a function for each other one.
+ * Ranges are in the table with both ends, so that no number reaches the engine unchecked; the
+ * sampler's own check follows and can only agree. */
+#include "frontend/api/schema.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/mem.h"
+#include "core/str.h"
+
+/* Messages quote what came in, and may cut it: what is no UTF-8 becomes '?'. */
+static void keep_utf8(char *text)
+{
+    for (size_t left = strlen(text); left > 0;) {
+        struct utf8_step step = utf8_decode(text, left);
+        if (step.state != UTF8_OK)
+            memset(text, '?', step.len);
+        text += step.len;
+        left -= step.len;
+    }
+}
+
+enum rc api_error_set(struct api_error *e, int status, const char *code, const char *param,
+                      const char *fmt, ...)
+{
+    struct fault f;
+    char raw[sizeof f.text];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(raw, sizeof raw, fmt, args);
+    va_end(args);
+    enum rc rc = fault_set(&f, RC_INVALID, "%s", raw);
+    *e = (struct api_error){ .status = status, .code = code };
+    e->type = status == 404   ? "not_found_error"
+              : status == 429 ? "rate_limit_error"
+              : status >= 500 ? "server_error"
+                              : "invalid_request_error";
+    snprintf(e->param, sizeof e->param, "%s", param != NULL ? param : "");
+    memcpy(e->message, f.text, sizeof e->message);
+    keep_utf8(e->message);
+    return rc;
+}
+
+json_t *api_error_json(const struct api_error *e)
+{
+    json_t *param = e->param[0] != '\0' ? json_string(e->param) : json_null();
+    json_t *out = json_pack("{s:s%, s:s, s:o, s:s}", "message", e->message, strlen(e->message),
+                            "type", e->type, "param", param, "code", e->code);
+    if (out != NULL && e->context_tokens != 0) {
+        json_object_set_new(out, "n_prompt_tokens", json_integer(e->prompt_tokens));
+        json_object_set_new(out, "n_ctx", json_integer(e->context_tokens));
+    }
+    return out;
+}
+
+static const char *kind_name(const json_t *v)
+{
+    switch (json_typeof(v)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "a list";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+        return "a whole number";
+    case JSON_REAL:
+        return "a fraction";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "true or false";
+    case JSON_NULL:
+        break;
+    }
+    return "null";
+}
+
+static enum rc say_kind(struct api_error *e, const char *field, const char *right, const json_t *v)
+{
+    return api_error_set(e, 400, "invalid_type", field, "%s must be %s, not %s", field, right,
+                         kind_name(v));
+}
+
+/* A whole number, also when it is written 4.0. */
+static bool whole_number(const json_t *v, int64_t *out)
+{
+    if (json_is_integer(v)) {
+        *out = json_integer_value(v);
+        return true;
+    }
+    double real = json_is_real(v) ? json_real_value(v) : 0.5;
+    if (real != floor(real) || !(fabs(real) < 9.0e15))
+        return false;
+    *out = (int64_t)real;
+    return true;
+}
+
+/* Fields that are one number or one switch. */
+enum field_kind { FIELD_BOOL, FIELD_WHOLE, FIELD_REAL };
+
+struct field {
+    const char *name;
+    enum field_kind kind;
+    bool above_min, below_max; /* the end itself is out of range */
+    double min, max;
+    size_t offset;
+    size_t bytes;
+};
+
+#define AT(member)                                                                                 \
+    offsetof(struct completion_params, member), sizeof(((struct completion_params *)0)->member)
+
+static const struct field fields[] = {
+    { "temperature", FIELD_REAL, false, false, 0, 100, AT(sampling.temperature) },
+    { "top_p", FIELD_REAL, true, false, 0, 1, AT(sampling.top_p) },
+    { "top_k", FIELD_WHOLE, false, false, -1, 2147483647, AT(sampling.top_k) },
+    { "min_p", FIELD_REAL, false, true, 0, 1, AT(sampling.min_p) },
+    { "typical_p", FIELD_REAL, true, false, 0, 1, AT(sampling.typical_p) },
+    { "repetition_penalty", FIELD_REAL, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
+    { "repeat_penalty", FIELD_REAL, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
+    { "repeat_last_n", FIELD_WHOLE, false, false, -1, 2147483647, AT(sampling.repeat_last_n) },
+    { "frequency_penalty", FIELD_REAL, false, false, -2, 2, AT(sampling.frequency_penalty) },
+    { "presence_penalty", FIELD_REAL, false, false, -2, 2, AT(sampling.presence_penalty) },
+    { "max_tokens", FIELD_WHOLE, false, false, 0, CTX_TOKENS_MAX, AT(max_tokens) },
+    { "max_completion_tokens", FIELD_WHOLE, false, false, 0, CTX_TOKENS_MAX, AT(max_tokens) },
+    { "min_tokens", FIELD_WHOLE, false, false, 0, CTX_TOKENS_MAX, AT(min_tokens) },
+    { "n", FIELD_WHOLE, false, false, 1, CHOICES_MAX, AT(n) },
+    { "logprobs", FIELD_WHOLE, false, false, 0, OUTPUT_TOP_MAX, AT(logprobs) },
+    { "seed", FIELD_WHOLE, false, false, -9.3e18, 9.3e18, AT(seed) },
+    { "echo", FIELD_BOOL, false, false, 0, 0, AT(echo) },
+    { "stream", FIELD_BOOL, false, false, 0, 0, AT(stream) },
+    { "ignore_eos", FIELD_BOOL, false, false, 0, 0, AT(ignore_eos) },
+    { "include_stop_str_in_output", FIELD_BOOL, false, false, 0, 0, AT(include_stop_text) },
+};
+
+/* They would change the answer, and nothing here does what they ask for. */
+static const char *const refused[] = {
+    "suffix",       "grammar",        "json_schema",     "guided_json",
+    "guided_regex", "guided_choice",  "guided_grammar",  "structured_outputs",
+    "mirostat",     "dry_multiplier", "xtc_probability",
+};
+
+static enum rc say_range(struct api_error *e, const struct field *f)
+{
+    return api_error_set(e, 400, "invalid_value", f->name, "%s must be %s %.10g and %s %.10g",
+                         f->name, f->above_min ? "above" : "at least", f->min,
+                         f->below_max ? "below" : "at most", f->max);
+}
+
+static enum rc take_field(struct completion_params *p, const struct field *f, const json_t *v,
+                          struct api_error *e)
+{
+    void *at = (char *)p + f->offset;
+    if (f->kind == FIELD_BOOL) {
+        if (!json_is_boolean(v))
+            return say_kind(e, f->name, "true or false", v);
+        *(bool *)at = json_is_true(v);
+        return RC_OK;
+    }
+    int64_t whole = 0;
+    double real;
+    if (f->kind == FIELD_WHOLE) {
+        if (!whole_number(v, &whole))
+            return say_kind(e, f->name, "a whole number", v);
+        real = (double)whole;
+    } else {
+        if (!json_is_number(v))
+            return say_kind(e, f->name, "a number", v);
+        real = json_number_value(v);
+    }
+    bool low = f->above_min ? !(real > f->min) : !(real >= f->min);
+    bool high = f->below_max ? !(real < f->max) : !(real <= f->max);
+    if (low || high)
+        return say_range(e, f);
+    if (f->kind == FIELD_REAL)
+        *(float *)at = (float)real;
+    else if (f->bytes == sizeof(int64_t))
+        *(int64_t *)at = whole;
+    else
+        *(int32_t *)at = (int32_t)whole;
+    return RC_OK;
+}
+
+/* An absent or null field is NULL. */
+static const json_t *get(const json_t *body, const char *name)
+{
+    const json_t *v = json_object_get(body, name);
+    return json_is_null(v) ? NULL : v;
+}
+
+static enum rc take_stop_text(struct completion_params *p, const json_t *v, struct api_error *e)
+{
+    if (!json_is_string(v))
+        return say_kind(e, "stop", "a string or a list of strings", v);
+    size_t len = json_string_length(v);
+    if (len == 0 || len > STOP_TEXT_BYTES_MAX)
+        return api_error_set(e, 400, "invalid_value", "stop", "stop: a stop text has 1 to %u bytes",
+                             STOP_TEXT_BYTES_MAX);
+    if (p->stop_count == STOP_TEXTS_MAX)
+        return api_error_set(e, 400, "invalid_value", "stop", "stop: at most %u stop texts",
+                             STOP_TEXTS_MAX);
+    p->stops[p->stop_count++] = (struct stop_text){ json_string_value(v), len };
+    return RC_OK;
+}
+
+static enum rc take_stop(struct completion_params *p, const json_t *v, struct api_error *e)
+{
+    p->stop_count = 0;
+    if (!json_is_array(v))
+        return take_stop_text(p, v, e);
+    enum rc rc = RC_OK;
+    for (size_t i = 0; i < json_array_size(v) && rc == RC_OK; i++)
+        rc = take_stop_text(p, json_array_get(v, i), e);
+    return rc;
+}
+
+static enum rc take_id(int32_t *out, const char *field, const json_t *v, uint32_t vocab_count,
+                       struct api_error *e)
+{
+    if (!json_is_integer(v))
+        return say_kind(e, field, "token ids", v);
+    json_int_t id = json_integer_value(v);
+    if (id < 0 || id >= (json_int_t)vocab_count)
+        return api_error_set(e, 400, "invalid_value", field,
+                             "%s: token %lld is not in the vocabulary of %u", field, (long long)id,
+                             vocab_count);
+    *out = (int32_t)id;
+    return RC_OK;
+}
+
+static enum rc take_stop_ids(struct completion_params *p, const json_t *v, uint32_t vocab_count,
+                             struct api_error *e)
+{
+    if (!json_is_array(v))
+        return say_kind(e, "stop_token_ids", "a list of token ids", v);
+    if (json_array_size(v) > STOP_IDS_MAX)
+        return api_error_set(e, 400, "invalid_value", "stop_token_ids",
+                             "stop_token_ids: at most %u ids", STOP_IDS_MAX);
+    enum rc rc = RC_OK;
+    p->stop_id_count = 0;
+    for (size_t i = 0; i < json_array_size(v) && rc == RC_OK; i++)
+        rc = take_id(&p->stop_ids[p->stop_id_count++], "stop_token_ids", json_array_get(v, i),
+                     vocab_count, e);
+    return rc;
+}
+
+static enum rc add_bias(struct completion_params *p, const char *key, const json_t *v,
+                        uint32_t vocab_count, struct api_error *e)
+{
+    uint32_t id;
+    if (!str_parse_u32(str_of(key), 0, vocab_count - 1, &id))
+        return api_error_set(e, 400, "invalid_value", "logit_bias",
+                             "logit_bias: '%.40s' is no token id below %u", key, vocab_count);
+    float bias = -INFINITY; /* false: never */
+    if (json_is_number(v))
+        bias = (float)fmax(-100.0, fmin(100.0, json_number_value(v)));
+    else if (!json_is_false(v))
+        return say_kind(e, "logit_bias", "a map of token ids to numbers from -100 to 100", v);
+    p->bias[p->sampling.bias_count++] = (struct logit_bias){ (int32_t)id, bias };
+    return RC_OK;
+}
+
+/* {"id": bias}, or [[id, bias]] as llama.cpp takes it. */
+static enum rc take_bias(struct completion_params *p, json_t *v, uint32_t vocab_count,
+                         struct api_error *e)
+{
+    if (!json_is_object(v) && !json_is_array(v))
+        return say_kind(e, "logit_bias", "a map of token ids to numbers from -100 to 100", v);
+    size_t count = json_is_object(v) ? json_object_size(v) : json_array_size(v);
+    if (count > LOGIT_BIAS_MAX)
+        return api_error_set(e, 400, "invalid_value", "logit_bias",
+                             "logit_bias: at most %u entries", LOGIT_BIAS_MAX);
+    mem_free(p->bias);
+    p->bias = mem_alloc_array(count, sizeof *p->bias);
+    p->sampling.bias = p->bias;
+    p->sampling.bias_count = 0;
+    if (p->bias == NULL)
+        return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
+    enum rc rc = RC_OK;
+    if (json_is_object(v)) {
+        for (void *it = json_object_iter(v); it != NULL && rc == RC_OK;
+             it = json_object_iter_next(v, it))
+            rc = add_bias(p, json_object_iter_key(it), json_object_iter_value(it), vocab_count, e);
+        return rc;
+    }
+    for (size_t i = 0; i < count && rc == RC_OK; i++) {
+        const json_t *pair = json_array_get(v, i);
+        char key[24];
+        if (!json_is_integer(json_array_get(pair, 0)) || json_array_size(pair) != 2)
+            return say_kind(e, "logit_bias", "a list of [token id, number]", pair);
+        snprintf(key, sizeof key, "%lld", (long long)json_integer_value(json_array_get(pair, 0)));
+        rc = add_bias(p, key, json_array_get(pair, 1), vocab_count, e);
+    }
+    return rc;
+}
+
+static enum rc take_id_prompt(struct prompt *out, const json_t *v, uint32_t vocab_count,
+                              struct api_error *e)
+{
+    size_t count = json_array_size(v);
+    if (count == 0)
+        return api_error_set(e, 400, "invalid_value", "prompt", "prompt: an empty list");
+    out->ids = mem_alloc_array(count, sizeof *out->ids);
+    if (out->ids == NULL)
+        return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
+    out->id_count = (uint32_t)count;
+    enum rc rc = RC_OK;
+    for (size_t i = 0; i < count && rc == RC_OK; i++)
+        rc = take_id(&out->ids[i], "prompt", json_array_get(v, i), vocab_count, e);
+    return rc;
+}
+
+static enum rc take_one_prompt(struct prompt *out, const json_t *v, uint32_t vocab_count,
+                               struct api_error *e)
+{
+    if (json_is_array(v))
+        return take_id_prompt(out, v, vocab_count, e);
+    if (!json_is_string(v))
+        return say_kind(e, "prompt", "a string, a list of strings, of token ids or of such lists",
+                        v);
+    *out = (struct prompt){ .text = json_string_value(v), .len = json_string_length(v) };
+    return RC_OK;
+}
+
+static enum rc take_prompt(struct completion_params *p, const json_t *v, uint32_t vocab_count,
+                           struct api_error *e)
+{
+    if (v == NULL)
+        return api_error_set(e, 400, "missing_field", "prompt", "prompt is missing");
+    const json_t *first = json_array_get(v, 0);
+    bool several = json_is_string(first) || json_is_array(first);
+    size_t count = several ? json_array_size(v) : 1;
+    if (count * p->n > CHOICES_MAX)
+        return api_error_set(e, 400, "invalid_value", "prompt",
+                             "prompt: %zu prompts times n %u are more than %u choices", count, p->n,
+                             CHOICES_MAX);
+    p->prompts = mem_alloc_array(count, sizeof *p->prompts);
+    if (p->prompts == NULL)
+        return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
+    enum rc rc = RC_OK;
+    for (size_t i = 0; i < count && rc == RC_OK; i++) {
+        p->prompt_count++;
+        rc = take_one_prompt(&p->prompts[i], several ? json_array_get(v, i) : v, vocab_count, e);
+    }
+    return rc;
+}
+
+/* Fields that are accepted only while they ask for nothing special. */
+static enum rc check_refused(const struct completion_params *p, const json_t *body,
+                             struct api_error *e)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        const json_t *v = get(body, refused[i]);
+        bool asks = v != NULL && !json_is_false(v) &&
+                    !(json_is_string(v) && json_string_length(v) == 0) &&
+                    !(json_is_number(v) && json_number_value(v) == 0.0);
+        if (asks)
+            return api_error_set(e, 400, "not_supported", refused[i], "%s is not supported",
+                                 refused[i]);
+    }
+    const json_t *best_of = get(body, "best_of"), *format = get(body, "response_format");
+    if (best_of != NULL && json_integer_value(best_of) != p->n)
+        return api_error_set(e, 400, "not_supported", "best_of", "best_of must be equal to n (%u)",
+                             p->n);
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (format != NULL && (type == NULL || strcmp(type, "text") != 0))
+        return api_error_set(e, 400, "not_supported", "response_format",
+                             "response_format: only {\"type\": \"text\"} is supported");
+    if (p->echo && p->logprobs > 0)
+        return api_error_set(e, 400, "not_supported", "echo",
+                             "echo with logprobs above 0 is not supported");
+    if (p->max_tokens >= 0 && p->min_tokens > p->max_tokens)
+        return api_error_set(e, 400, "invalid_value", "min_tokens",
+                             "min_tokens %u is more than max_tokens %lld", p->min_tokens,
+                             (long long)p->max_tokens);
+    return RC_OK;
+}
+
+static enum rc take_stream_options(struct completion_params *p, const json_t *v,
+                                   struct api_error *e)
+{
+    if (!json_is_object(v))
+        return say_kind(e, "stream_options", "an object", v);
+    const json_t *usage = get(v, "include_usage");
+    if (usage != NULL && !json_is_boolean(usage))
+        return say_kind(e, "stream_options.include_usage", "true or false", usage);
+    p->include_usage = json_is_true(usage);
+    return RC_OK;
+}
+
+static enum rc take_body(struct completion_params *p, uint32_t vocab_count, struct api_error *e)
+{
+    const json_t *v;
+    enum rc rc = RC_OK;
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0] && rc == RC_OK; i++)
+        if ((v = get(p->body, fields[i].name)) != NULL)
+            rc = take_field(p, &fields[i], v, e);
+    if (rc == RC_OK && (int32_t)p->sampling.top_k < 0)
+        p->sampling.top_k = 0;
+    if (rc == RC_OK && (v = get(p->body, "stop")) != NULL)
+        rc = take_stop(p, v, e);
+    if (rc == RC_OK && (v = get(p->body, "stop_token_ids")) != NULL)
+        rc = take_stop_ids(p, v, vocab_count, e);
+    if (rc == RC_OK && (v = get(p->body, "stream_options")) != NULL)
+        rc = take_stream_options(p, v, e);
+    if (rc == RC_OK && get(p->body, "logit_bias") != NULL)
+        rc = take_bias(p, json_object_get(p->body, "logit_bias"), vocab_count, e);
+    if (rc == RC_OK)
+        rc = check_refused(p, p->body, e);
+    if (rc == RC_OK)
+        rc = take_prompt(p, get(p->body, "prompt"), vocab_count, e);
+    p->sampling.seed = (uint64_t)p->seed;
+    struct fault fault;
+    if (rc == RC_OK && sampling_check(&p->sampling, vocab_count, &fault) != RC_OK)
+        rc = api_error_set(e, 400, "invalid_value", NULL, "%s", fault.text);
+    return rc;
+}
+
+struct completion_params completion_params_default(void)
+{
+    return (struct completion_params){
+        .sampling = sampling_default(), .n = 1, .max_tokens = 16, .logprobs = -1
+    };
+}
+
+static enum rc copy_bias(struct completion_params *p, struct api_error *e)
+{
+    const struct logit_bias *from = p->sampling.bias;
+    p->bias = NULL;
+    if (p->sampling.bias_count == 0)
+        return RC_OK;
+    p->bias = mem_alloc_array(p->sampling.bias_count, sizeof *p->bias);
+    if (p->bias == NULL)
+        return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
+    memcpy(p->bias, from, p->sampling.bias_count * sizeof *from);
+    p->sampling.bias = p->bias;
+    return RC_OK;
+}
+
+enum rc completion_params_open(struct completion_params *out, json_t *body,
+                               const struct completion_params *defaults, uint32_t vocab_count,
+                               struct api_error *error)
+{
+    *out = *defaults;
+    out->body = NULL;
+    out->prompts = NULL;
+    out->prompt_count = 0;
+    out->bias = NULL;
+    if (!json_is_object(body))
+        return api_error_set(error, 400, "invalid_type", NULL, "the body must be an object, not %s",
+                             kind_name(body));
+    enum rc rc = copy_bias(out, error);
+    if (rc == RC_OK) {
+        out->body = json_incref(body);
+        rc = take_body(out, vocab_count, error);
+    }
+    if (rc != RC_OK)
+        completion_params_close(out);
+    return rc;
+}
+
+void completion_params_close(struct completion_params *p)
+{
+    for (uint32_t i = 0; p->prompts != NULL && i < p->prompt_count; i++)
+        mem_free(p->prompts[i].ids);
+    mem_free(p->prompts);
+    mem_free(p->bias);
+    json_decref(p->body);
+    *p = (struct completion_params){ 0 };
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* schema - what a request may say, in one table: the JSON body of /v1/completions to parameters.
+ * Null is absent, an unknown field is ignored, a known field with a wrong value is an error that
+ * names it, and what would change the answer but is not supported is refused, never dropped.
+ *   owner    the caller of completion_params_open; texts point into the body, which is kept
+ *   thread   any; a struct belongs to one
+ *   errors   struct api_error with the HTTP status and the field
+ *   source   OpenAI API reference (completions), with the extra fields of vLLM and llama.cpp */
+#ifndef QUIRE_FRONTEND_API_SCHEMA_H
+#define QUIRE_FRONTEND_API_SCHEMA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "core/err.h"
+#include "core/limits.h"
+#include "core/sampling.h"
+
+struct api_error {
+    int status;              /* HTTP status */
+    const char *type;        /* "invalid_request_error" */
+    const char *code;        /* "invalid_value", "context_length_exceeded" */
+    char param[48];          /* the field, "" when there is none */
+    char message[240];       /* one line */
+    uint32_t prompt_tokens;  /* with context_length_exceeded: the prompt's, */
+    uint32_t context_tokens; /* and the limit */
+};
+
+/* api_error_set - fills e; the message as printf does. Always RC_INVALID. */
+enum rc api_error_set(struct api_error *e, int status, const char *code, const char *param,
+                      const char *fmt, ...) ATTR_PRINTF(5, 6);
+
+/* api_error_json - {"message","type","param","code"} as a new reference; NULL without memory. */
+json_t *api_error_json(const struct api_error *e);
+
+struct prompt {
+    const char *text; /* NULL: ids */
+    size_t len;
+    int32_t *ids;
+    uint32_t id_count;
+};
+
+struct stop_text {
+    const char *text;
+    size_t len;
+};
+
+struct completion_params {
+    struct sampling sampling; /* its bias points at bias */
+    struct logit_bias *bias;
+    struct prompt *prompts;
+    uint32_t prompt_count;
+    uint32_t n;         /* choices of each prompt */
+    int64_t max_tokens; /* -1: as far as the context goes */
+    uint32_t min_tokens;
+    int32_t logprobs; /* -1: none, else how many of the best beside the chosen token */
+    int64_t seed;
+    bool echo, stream, include_usage, ignore_eos, include_stop_text;
+    struct stop_text stops[STOP_TEXTS_MAX];
+    uint32_t stop_count;
+    int32_t stop_ids[STOP_IDS_MAX];
+    uint32_t stop_id_count;
+    json_t *body; /* a reference that keeps texts alive; NULL when they belong to somebody else */
+};
+
+/* completion_params_default - neutral sampling, one choice, 16 tokens, seed 0, no prompt. */
+struct completion_params completion_params_default(void);
+
+/* completion_params_open - defaults, then what the body says. After an error nothing is held. */
+enum rc completion_params_open(struct completion_params *out, json_t *body,
+                               const struct completion_params *defaults, uint32_t vocab_count,
+                               struct api_error *error) ATTR_MUST_USE;
+
+/* completion_params_close - zeroed and half-filled ones too. */
+void completion_params_close(struct completion_params *p);
+
+#endif
