@@ -15,7 +15,7 @@
 
 #include "kvpool/internal.h"
 
-#define INDEX_TURNS 8u /* an audit looks up every eighth block by its tokens, the next one others */
+#define INDEX_TURNS 32u /* an audit looks up each 32nd block by its tokens, the next one others */
 
 void kvpool_audit_begin(struct kvpool *p)
 {

@@ -483,11 +483,13 @@ uint32_t store_audit(const struct kvpool *p)
 {
     const struct store *s = p->store;
     uint32_t used = 0;
+    if (s == NULL)
+        return SLOT_NONE;
     for (uint32_t i = 0; i < p->block_count; i++)
         if (p->blocks[i].state != BLOCK_FREE && p->blocks[i].slot != SLOT_NONE &&
             s->slots[p->blocks[i].slot].block != i)
             return p->blocks[i].slot;
-    for (uint32_t at = 0; s != NULL && at < s->config.slot_count; at++) {
+    for (uint32_t at = 0; at < s->config.slot_count; at++) {
         const struct slot *slot = &s->slots[at];
         used += slot->state != SLOT_FREE;
         if (slot->state == SLOT_FILLED && store_find(p, slot->chain, s->tokens[at]) != at)
@@ -499,5 +501,5 @@ uint32_t store_audit(const struct kvpool *p)
             memcmp(p->tokens[slot->block], s->tokens[at], sizeof s->tokens[at]) != 0)
             return at;
     }
-    return s == NULL || used == s->stats.slots_used ? SLOT_NONE : 0;
+    return used == s->stats.slots_used ? SLOT_NONE : 0;
 }

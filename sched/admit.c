@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* admit - waiting requests begin to run, first come first served; nobody passes the first one
- * that does not fit. It gets the blocks of all tokens it knows at once (table_acquire; there is
- * no other arithmetic of admission), and is let in only if the blocks will do until the running
- * ones end, as far as that can be foreseen: else it would soon be preempted, or preempt. With
- * nobody running it is always let in. */
+/* admit - waiting requests begin to run, in the order of fair.c; nobody passes the one whose turn
+ * it is. It gets the blocks of all tokens it knows at once (table_acquire; there is no other
+ * arithmetic of admission), and is let in only if the blocks will do until the running ones end, as
+ * far as that can be foreseen: else it would soon be preempted, or preempt. With nobody running it
+ * is always let in.
+ *
+ * When there is no place or no block for the one whose turn it is, somebody who runs may have to
+ * give way: a spare request always; else one that has moved on since it was let in, and is of a
+ * worse class, or of a tenant that has used as much while the other has nothing running at all.
+ * One of these a step, before anything is planned. */
 #include "core/must.h"
 #include "sched/record.h"
 
 /* a request that did not fit is looked up again after so many steps at most */
+#define LOOKS 64u        /* waiting requests whose deadlines are looked at in a step */
+#define SLICE_US 100000u /* a request is not put off for another tenant's before it ran so long */
 #define RETRY_STEPS 16u
 
 static struct forecast_item item_of(const struct sched *s, const struct request *r, uint32_t own)
@@ -72,7 +79,87 @@ static bool room_for_first(struct sched *s)
 
 void admit_waiting(struct sched *s)
 {
-    while (s->waiting.head != NULL && s->running_count < s->config.rows_max)
-        if (!admit_one(s, s->waiting.head) && !room_for_first(s))
+    struct request *r;
+    while (s->running_count < s->config.rows_max && (r = fair_pick(s)) != NULL)
+        if (!admit_one(s, r) && !room_for_first(s))
             break;
+}
+
+/* Tokens that v would compute again if it made room for r now: what it has, unless its blocks
+ * are likely to stay cached meanwhile. */
+static uint32_t would_lose(const struct sched *s, const struct request *v, uint64_t need)
+{
+    uint32_t free = kvpool_free_count(s->pool);
+    uint64_t lost = KV_BLOCK_TOKENS + (need > free ? (need - free) * KV_BLOCK_TOKENS : 0);
+    return s->config.no_prefix_cache || lost > v->seq.computed ? v->seq.computed : (uint32_t)lost;
+}
+
+/* Whether v, who runs, gives way to r, who waits and needs so many blocks. */
+static bool gives_way(const struct sched *s, const struct request *v, const struct request *r,
+                      uint64_t need, uint64_t now_us)
+{
+    uint32_t rank_v = fair_rank(v), rank_r = fair_rank(r);
+    if (v->seq.class == CLASS_SPARE && rank_v > rank_r)
+        return true;
+    if (!v->seq.gained || rank_v < rank_r || rank_v == 0)
+        return false;
+    if (rank_v > rank_r)
+        return true;
+    /* Between tenants of a class: one that has nothing running, and has not used more. Never before
+     * a slice is over, nor before what would be lost is at most half of what was done. */
+    uint64_t ran_us = now_us - v->seq.turn_begin_us;
+    uint64_t prompt_us =
+        v->seq.turn_ready_us > 0 ? v->seq.turn_ready_us - v->seq.turn_begin_us : ran_us;
+    uint64_t lost_us = prompt_us * would_lose(s, v, need) / (v->seq.turn_rows + 1);
+    return s->fair.tenants[r->seq.tenant].running == 0 &&
+           fair_used_us(s, v) >= fair_used_us(s, r) && ran_us >= SLICE_US && ran_us >= 2 * lost_us;
+}
+
+void admit_yield(struct sched *s)
+{
+    struct request *r = fair_pick(s);
+    if (r == NULL || s->running_count == 0)
+        return;
+    bool full = s->running_count == s->config.rows_max;
+    uint64_t need = kv_blocks_for(r->seq.known);
+    if (!full && !still_blocked(s, r)) {
+        struct prefix_view view = sequence_view(r);
+        need = table_need(&r->seq.table, s->pool, &view);
+        if (need <= kvpool_available_count(s->pool))
+            return;
+    }
+    uint64_t now_us = clock_now_us(&s->clock);
+    for (uint32_t i = s->running_count; i-- > 0;) {
+        if (!gives_way(s, s->running[i], r, need, now_us))
+            continue;
+        preempt(s, s->running[i]);
+        return;
+    }
+}
+
+/* Looks at some of a queue, on from where it stopped last time. */
+static void expire_waiting(struct sched *s, struct queue *q, uint64_t now_us)
+{
+    uint32_t looks = q->count < LOOKS ? q->count : LOOKS;
+    for (; looks > 0; looks--) {
+        struct request *r = q->cursor != NULL ? q->cursor : q->head;
+        if (r == NULL)
+            return;
+        q->cursor = r->seq.next;
+        if (now_us >= r->seq.end_by_us)
+            sequence_finish(s, r, FINISH_EXPIRED, RC_OK);
+        else if (r->seq.class != CLASS_SPARE && !fair_overdue(s, r, now_us) &&
+                 now_us >= r->seq.first_by_us && r->seq.class < CLASS_BATCH)
+            fair_demote(s, r);
+    }
+}
+
+void admit_expire(struct sched *s)
+{
+    uint64_t now_us = clock_now_us(&s->clock);
+    for (uint32_t i = s->running_count; i-- > 0;)
+        if (now_us >= s->running[i]->seq.end_by_us)
+            sequence_finish(s, s->running[i], FINISH_EXPIRED, RC_OK);
+    expire_waiting(s, &s->waiting, now_us);
+    expire_waiting(s, &s->spare, now_us);
 }

@@ -42,6 +42,20 @@ static enum finish finish_of(const struct request *r)
     return FINISH_NONE;
 }
 
+/* A token, or a block's worth of them beyond what it had before it was last let in. */
+static void note_progress(struct request *r, uint32_t rows, uint64_t now_us)
+{
+    struct sequence *seq = &r->seq;
+    if (seq->computed >= seq->base + KV_BLOCK_TOKENS || sequence_decodes(r))
+        seq->gained = true;
+    if (seq->turn_ready_us == 0) {
+        seq->turn_rows += rows;
+        seq->turn_ready_us = sequence_decodes(r) ? now_us : 0;
+    }
+    if (seq->computed > seq->most)
+        seq->most = seq->computed;
+}
+
 static void commit_failure(struct sched *s, const struct plan *plan, enum rc rc)
 {
     for (uint32_t i = 0; i < plan->batch.span_count; i++)
@@ -69,6 +83,7 @@ void commit_step(struct sched *s, const struct plan *plan, enum rc rc)
             seq->computed < r->params.prompt_count ? seq->computed : r->params.prompt_count;
         if (seq->scored < scored)
             seq->scored = scored;
+        note_progress(r, span->row_count, now_us);
         enum finish finish = finish_of(r);
         if (finish != FINISH_NONE)
             sequence_finish(s, r, finish, RC_OK);

@@ -52,10 +52,14 @@ static void sort_items(struct forecast_item *items, uint32_t count)
 
 bool forecast_fits(struct forecast_item *items, uint32_t count, uint64_t available)
 {
-    uint64_t open = 0, returned = 0;
-    sort_items(items, count);
-    for (uint32_t i = 0; i < count; i++)
+    uint64_t open = 0, left = 0, returned = 0;
+    for (uint32_t i = 0; i < count; i++) {
         open += items[i].open;
+        left += items[i].left;
+    }
+    if ((open + left) / KV_BLOCK_TOKENS <= available)
+        return true; /* even if nothing came back */
+    sort_items(items, count);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t growth = (open + (uint64_t)(count - i) * items[i].left) / KV_BLOCK_TOKENS;
         if (growth > available + returned)

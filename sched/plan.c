@@ -19,6 +19,7 @@
 
 #define ROWS_GRAIN 8u     /* rows of a kernel tile: a budget is whole tiles */
 #define SHORT_TOKENS 256u /* a prompt with so few tokens left ends soon */
+#define OLDEST_SHARE 8u   /* of the budget goes to the oldest prompt when it is not the first */
 #define CHUNK_SHARED 128u /* largest chunk while others are there and tokens should flow */
 
 struct planner {
@@ -30,6 +31,7 @@ struct planner {
     struct batch_output *outputs;
     uint32_t rows_left;
     uint32_t outputs_left;
+    uint32_t outputs_kept; /* of outputs_left, for the lane that comes after this one */
     uint32_t prefill_left; /* of the lane that is being planned */
     uint32_t chunk;        /* rows that one prompt may get */
 };
@@ -136,28 +138,42 @@ static void add_span(struct planner *p, struct request *r, uint32_t begin, uint3
     p->rows_left -= row_count;
 }
 
+/* A row for running[*i] if there is a block for it; *i moves on to the next. */
+static void plan_decode_row(struct planner *p, uint32_t *i)
+{
+    struct sched *s = p->s;
+    struct request *r = s->running[*i];
+    enum rc rc = RC_OK;
+    while (rc == RC_OK && table_extend(&r->seq.table, s->pool, r->seq.known) == RC_FULL)
+        rc = make_room(s, *i);
+    if (rc == RC_FULL)
+        return; /* r was the last of the list, and has left it */
+    *i += 1;
+    if (rc == RC_AGAIN)
+        return;
+    add_span(p, r, r->seq.computed, 1);
+    p->plan->decode_rows++;
+}
+
+static bool is_spare(const struct request *r)
+{
+    return r->seq.class == CLASS_SPARE;
+}
+
 static void plan_decode(struct planner *p)
 {
     struct sched *s = p->s;
-    for (uint32_t i = 0; i < s->running_count;) {
-        struct request *r = s->running[i];
-        if (!sequence_decodes(r)) {
+    for (uint32_t i = 0; i < s->running_count && !is_spare(s->running[i]);) {
+        if (sequence_decodes(s->running[i]))
+            plan_decode_row(p, &i);
+        else
             i++;
-            continue;
-        }
-        enum rc rc = RC_OK;
-        while (rc == RC_OK && table_extend(&r->seq.table, s->pool, r->seq.known) == RC_FULL)
-            rc = make_room(s, r);
-        if (rc == RC_FULL)
-            continue; /* r was the last of the list */
-        if (rc == RC_AGAIN) {
-            i++;
-            continue;
-        }
-        add_span(p, r, r->seq.computed, 1);
-        p->plan->decode_rows++;
-        i++;
     }
+}
+
+static uint32_t outputs_for(const struct planner *p)
+{
+    return p->outputs_left > p->outputs_kept ? p->outputs_left - p->outputs_kept : 0;
 }
 
 /* Rows that r may have from position begin on: its missing tokens, cut by every limit of the
@@ -168,8 +184,8 @@ static uint32_t chunk_rows(const struct planner *p, const struct request *r, uin
     uint32_t rows = min_u32(missing, p->chunk);
     rows = min_u32(rows, min_u32(p->rows_left, p->prefill_left));
     if (sequence_scores(r))
-        return min_u32(rows, p->outputs_left); /* one for each row, at most */
-    if (rows == missing && p->outputs_left == 0)
+        return min_u32(rows, outputs_for(p)); /* one for each row, at most */
+    if (rows == missing && outputs_for(p) == 0)
         rows--; /* the last row chooses a token */
     return rows;
 }
@@ -191,7 +207,7 @@ static void plan_chunk(struct planner *p, struct request *r)
     uint32_t reach = prefix_advance(&seq->table, s->pool, &view, seq->computed);
     count_cached(s, r, reach - seq->computed);
     seq->computed = reach;
-    if (chunk_rows(p, r, reach) == 0 || p->outputs_left == 0)
+    if (chunk_rows(p, r, reach) == 0 || outputs_for(p) == 0)
         return;
     struct prefix_turn turn = prefix_turn_of(&seq->table, s->pool, &view, reach, s->step + 1);
     if (turn.wait) {
@@ -230,46 +246,106 @@ static uint32_t prefill_budget(const struct planner *p, const struct request *fi
     return min_u32(rows < ROWS_GRAIN ? ROWS_GRAIN : rows, most);
 }
 
-/* One chunk for each prompt that has none yet (else it waits for its own claim), oldest first:
- * all, or those that end soon. */
-static void plan_lane(struct planner *p, bool only_short)
+/* One chunk for each prompt that has none yet (else it waits for its own claim): all, or those
+ * that end soon. */
+static void plan_lane(struct planner *p, uint32_t count, bool only_short)
 {
-    struct sched *s = p->s;
-    for (uint32_t i = 0; i < s->running_count && p->prefill_left > 0; i++) {
-        struct request *r = s->running[i];
-        bool is_short = r->seq.known - r->seq.computed <= SHORT_TOKENS;
-        if (sequence_decodes(r) || (only_short && !is_short))
+    for (uint32_t i = 0; i < count && p->prefill_left > 0; i++) {
+        struct request *r = p->s->prompts[i];
+        if (only_short && r->seq.known - r->seq.computed > SHORT_TOKENS)
             continue;
-        if (only_short && p->outputs_left < 2)
-            return; /* the last one is the oldest prompt's */
         plan_chunk(p, r);
     }
+}
+
+/* Prompts in the order in which they are served: by rank, then whose tenant has used least, then
+ * by age. */
+static bool prompt_before(const struct sched *s, const struct request *a, const struct request *b)
+{
+    uint32_t rank_a = fair_rank(a), rank_b = fair_rank(b);
+    if (rank_a != rank_b)
+        return rank_a < rank_b;
+    uint64_t used_a = fair_used_us(s, a), used_b = fair_used_us(s, b);
+    return rank_a > 0 && used_a != used_b ? used_a < used_b : a->seq.order < b->seq.order;
+}
+
+/* Fills s->prompts; the oldest of them in *oldest. */
+static uint32_t sort_prompts(struct sched *s, struct request **oldest)
+{
+    uint32_t count = 0;
+    *oldest = NULL;
+    for (uint32_t i = 0; i < s->running_count && !is_spare(s->running[i]); i++) {
+        struct request *r = s->running[i];
+        if (sequence_decodes(r))
+            continue;
+        uint32_t at = count++;
+        for (; at > 0 && prompt_before(s, r, s->prompts[at - 1]); at--)
+            s->prompts[at] = s->prompts[at - 1];
+        s->prompts[at] = r;
+        if (*oldest == NULL || r->seq.order < (*oldest)->seq.order)
+            *oldest = r;
+    }
+    return count;
+}
+
+/* Runs a lane on so many rows of the budget; how many of them are left. */
+static uint32_t spend(struct planner *p, uint32_t count, bool only_short, uint32_t rows)
+{
+    p->prefill_left = rows;
+    plan_lane(p, count, only_short);
+    return p->prefill_left;
 }
 
 static void plan_prefill(struct planner *p)
 {
     struct sched *s = p->s;
-    uint32_t prompts = 0, shorts = 0;
-    const struct request *first = NULL;
-    for (uint32_t i = 0; i < s->running_count; i++) {
-        const struct request *r = s->running[i];
-        if (sequence_decodes(r))
-            continue;
-        first = first != NULL ? first : r;
-        prompts++;
-        shorts += r->seq.known - r->seq.computed <= SHORT_TOKENS;
-    }
-    if (first == NULL)
+    struct request *oldest;
+    uint32_t count = sort_prompts(s, &oldest), shorts = 0;
+    if (count == 0)
         return;
-    uint32_t budget = prefill_budget(p, first);
+    for (uint32_t i = 0; i < count; i++)
+        shorts += s->prompts[i]->seq.known - s->prompts[i]->seq.computed <= SHORT_TOKENS;
+    uint32_t budget = prefill_budget(p, s->prompts[0]);
     bool alone = s->running_count == 1 && s->waiting.count == 0;
     if (s->config.itl_us > 0 && !alone)
         p->chunk = min_u32(p->chunk, CHUNK_SHARED);
-    p->prefill_left = shorts < prompts ? budget / 2 : budget;
-    uint32_t lane = p->prefill_left;
-    plan_lane(p, true);
-    p->prefill_left = budget - (lane - p->prefill_left);
-    plan_lane(p, false);
+    if (oldest != s->prompts[0]) { /* whatever its class and tenant, it moves in every step */
+        uint32_t share = budget / OLDEST_SHARE > 0 ? budget / OLDEST_SHARE : 1;
+        p->prefill_left = share;
+        plan_chunk(p, oldest);
+        budget -= share - p->prefill_left;
+    }
+    uint32_t lane = shorts < count ? budget / 2 : budget;
+    budget -= lane;
+    p->outputs_kept = shorts < count ? (p->outputs_left + 1) / 2 : 0;
+    budget += spend(p, count, true, lane);
+    p->outputs_kept = 0;
+    spend(p, count, false, budget);
+}
+
+/* Spare requests get the rows that are nearly free and that nobody else has taken; all, when
+ * they are among themselves. */
+static void plan_spare(struct planner *p)
+{
+    struct sched *s = p->s;
+    uint32_t first = s->running_count, free = cost_free_rows(&s->cost);
+    while (first > 0 && is_spare(s->running[first - 1]))
+        first--;
+    uint32_t taken = p->plan->batch.row_count;
+    uint32_t rows = first == 0 ? p->rows_left : free > taken ? free - taken : 0;
+    rows = min_u32(rows, p->rows_left);
+    for (uint32_t i = first;
+         i < s->running_count && p->plan->batch.row_count - taken < rows && p->outputs_left > 0;) {
+        if (sequence_decodes(s->running[i]))
+            plan_decode_row(p, &i);
+        else
+            i++;
+    }
+    rows -= p->plan->batch.row_count - taken;
+    p->prefill_left = min_u32(rows, s->config.step_prefill_tokens - p->plan->prefill_rows);
+    for (uint32_t i = first; i < s->running_count && p->prefill_left > 0; i++)
+        if (!sequence_decodes(s->running[i]))
+            plan_chunk(p, s->running[i]);
 }
 
 bool plan_step(struct sched *s, struct plan *plan)
@@ -277,12 +353,14 @@ bool plan_step(struct sched *s, struct plan *plan)
     struct planner p;
     s->preempted = s->io_waits = 0;
     planner_open(&p, s, plan);
+    admit_yield(s);
     preempt_chaos(s);
     plan_decode(&p);
     if (s->preempted == 0)
         admit_waiting(s);
     plan_prefill(&p);
+    plan_spare(&p);
     must(plan->batch.row_count > 0 || s->running_count == 0 || s->io_waits > 0);
-    must(s->running_count > 0 || s->waiting.count == 0 || s->io_waits > 0);
+    must(s->running_count > 0 || s->waiting.count + s->spare.count == 0 || s->io_waits > 0);
     return plan->batch.row_count > 0;
 }

@@ -9,19 +9,28 @@
 #include "core/must.h"
 #include "sched/record.h"
 
-static void preempt(struct sched *s, struct request *victim)
+void preempt(struct sched *s, struct request *victim)
 {
     must_note("preempt: order, computed", (long)victim->seq.order, (long)victim->seq.computed);
     sequence_wait(s, victim);
-    s->preempted++;
     count_up(&s->counters.preemptions, 1);
 }
 
-/* make_room - needy wants a block and none is to be had.
+/* The last of the running list behind needy, of those that have got something since they were
+ * let in if there are any: nobody goes twice without having moved, while somebody else can. */
+static struct request *victim_behind(const struct sched *s, uint32_t needy)
+{
+    for (uint32_t i = s->running_count; i-- > needy + 1;)
+        if (s->running[i]->seq.gained)
+            return s->running[i];
+    return s->running[s->running_count - 1];
+}
+
+/* make_room - running[needy] wants a block and none is to be had.
  *   RC_OK     try again: something can be evicted now
- *   RC_AGAIN  blocks are on their way to the store: leave needy out of this step
- *   RC_FULL   needy itself was the youngest and has left the running list */
-enum rc make_room(struct sched *s, const struct request *needy)
+ *   RC_AGAIN  blocks are on their way to the store: leave it out of this step
+ *   RC_FULL   it was itself the last of the running list, and has left it */
+enum rc make_room(struct sched *s, uint32_t needy)
 {
     if (store_save(s->pool, SAVES_AT_ONCE) > 0) {
         s->io_waits++;
@@ -29,15 +38,17 @@ enum rc make_room(struct sched *s, const struct request *needy)
     }
     if (store_give_up(s->pool))
         return RC_OK;
-    must(s->running_count > 0);
-    struct request *victim = s->running[s->running_count - 1];
-    if (victim == needy && s->running_count == 1) { /* alone, it has the whole pool */
-        must(store_busy(s->pool));                  /* but for what is still being moved */
+    must(needy < s->running_count);
+    struct request *victim = victim_behind(s, needy);
+    bool itself = victim == s->running[needy];
+    if (itself && s->running_count == 1) { /* alone, it has the whole pool */
+        must(store_busy(s->pool));         /* but for what is still being moved */
         s->io_waits++;
         return RC_AGAIN;
     }
     preempt(s, victim);
-    return victim == needy ? RC_FULL : RC_OK;
+    s->preempted++;
+    return itself ? RC_FULL : RC_OK;
 }
 
 /* preempt_chaos - a preemption without need, so that tests and users can see that it changes no
@@ -45,6 +56,8 @@ enum rc make_room(struct sched *s, const struct request *needy)
 void preempt_chaos(struct sched *s)
 {
     uint32_t every = s->config.chaos_preempt_steps;
-    if (every > 0 && s->step % every == 0 && s->running_count > 1)
-        preempt(s, s->running[s->running_count - 1]);
+    if (every == 0 || s->step % every != 0 || s->running_count < 2)
+        return;
+    preempt(s, s->running[s->running_count - 1]);
+    s->preempted++;
 }

@@ -30,6 +30,8 @@ void queue_remove(struct queue *q, struct request *r)
     struct sequence *seq = &r->seq;
     must(q->count > 0);
     must(seq->prev != NULL || q->head == r);
+    if (q->cursor == r)
+        q->cursor = seq->next;
     *(seq->prev != NULL ? &seq->prev->seq.next : &q->head) = seq->next;
     *(seq->next != NULL ? &seq->next->seq.prev : &q->tail) = seq->prev;
     seq->prev = seq->next = NULL;

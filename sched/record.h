@@ -14,6 +14,7 @@
 #include "kvpool/prefix.h"
 #include "kvpool/store.h"
 #include "sched/cost.h"
+#include "sched/fair.h"
 #include "sched/forecast.h"
 #include "sched/sched.h"
 
@@ -41,7 +42,18 @@ struct sequence {
     bool again;            /* was preempted: what it takes over now is not news */
     uint32_t scored;       /* prompt positions whose logits have been delivered, when wanted */
     struct block_table table;
-    struct request *prev, *next; /* in the queue */
+    enum fair_class class; /* of its priority, or lower when it is late */
+    uint8_t tenant;        /* index of its account */
+    bool overdue;          /* has waited longer than patience */
+    bool gained;           /* has moved on since its admission: may be preempted again */
+    uint32_t turns;        /* admissions */
+    uint32_t turn_rows;    /* of its prompt, computed in this turn */
+    uint64_t turn_begin_us, turn_ready_us; /* of this turn; 0 = its prompt is not done yet */
+    uint32_t most, base;                   /* computed at best; at best before this admission */
+    uint64_t waits_since_us, waited_us;    /* now; before */
+    uint64_t first_by_us, end_by_us;       /* UINT64_MAX: any time */
+    struct request *prev, *next;           /* in the queue, by order */
+    struct request *fair_prev, *fair_next; /* where it waits for its turn, see fair.c */
 };
 
 #define EVENT_QUEUED 1u   /* in the event ring, or about to be pushed */
@@ -95,13 +107,15 @@ struct plan {
 
 struct counters {
     _Atomic uint64_t steps, rows, prefill_tokens, decode_tokens;
-    _Atomic uint64_t submitted, refused, finished, cancelled, failed, preemptions;
+    _Atomic uint64_t submitted, refused, finished, cancelled, failed, expired;
+    _Atomic uint64_t preemptions, engine_us;
     _Atomic uint64_t cached_tokens, io_waits;
     _Atomic uint32_t running, waiting, blocks_free, blocks_cached, step_us, free_rows;
 };
 
 struct queue {
     struct request *head, *tail; /* by order */
+    struct request *cursor;      /* next to be looked at for deadlines */
     uint32_t count;
 };
 
@@ -122,8 +136,10 @@ struct sched {
     uint32_t ctx_tokens; /* what -c, the executor and the pool allow, the least of them */
 
     /* the scheduler thread's */
-    struct queue waiting;
-    struct request **running; /* [rows_max], by order */
+    struct queue waiting, spare; /* the second of spare requests */
+    struct fair fair;
+    struct request **running; /* [rows_max], by rank and order: who gives way is behind */
+    struct request **prompts; /* [rows_max] scratch */
     uint32_t running_count;
     uint64_t order_next;
     uint64_t step;
@@ -170,7 +186,9 @@ void sequence_admit(struct sched *s, struct request *r);
 void sequence_finish(struct sched *s, struct request *r, enum finish finish, enum rc error);
 /* What the pool has to know of it. */
 struct prefix_view sequence_view(const struct request *r);
-bool sequence_scores(const struct request *r);  /* logits of its prompt are still wanted */
+bool sequence_scores(const struct request *r); /* logits of its prompt are still wanted */
+/* Whether a stands before b in the running list. */
+bool sequence_before(const struct request *a, const struct request *b);
 bool sequence_decodes(const struct request *r); /* its next row is the token it chose last */
 
 /* queue.c */
@@ -179,12 +197,15 @@ void queue_remove(struct queue *q, struct request *r);
 
 /* admit.c: waiting requests that fit begin to run. */
 void admit_waiting(struct sched *s);
+void admit_yield(struct sched *s);  /* before a step: who runs gives way to who should */
+void admit_expire(struct sched *s); /* ends what is past its deadline */
 
 /* plan.c, preempt.c, commit.c: one step. */
 bool plan_step(struct sched *s, struct plan *plan);
 size_t plan_arena_bytes(const struct sched *s);
 size_t plan_tables_bytes(const struct sched *s);
-enum rc make_room(struct sched *s, const struct request *needy);
+enum rc make_room(struct sched *s, uint32_t needy);
+void preempt(struct sched *s, struct request *victim);
 void preempt_chaos(struct sched *s);
 void commit_step(struct sched *s, const struct plan *plan, enum rc rc);
 

@@ -121,6 +121,12 @@ static void copy_params(struct request *r, const struct request_params *p)
     r->params.sampling.bias = bias;
 }
 
+/* A time from now, UINT64_MAX for never. */
+static uint64_t wish(uint64_t now_us, uint64_t after_us)
+{
+    return after_us > 0 && after_us < UINT64_MAX - now_us ? now_us + after_us : UINT64_MAX;
+}
+
 enum rc request_make(struct request **out, struct sched *s, const struct request_params *p,
                      struct fault *fault)
 {
@@ -146,7 +152,10 @@ enum rc request_make(struct request **out, struct sched *s, const struct request
     }
     r->seq.known = p->prompt_count;
     r->salt = p->cache_salt;
-    atomic_init(&r->arrival_us, clock_now_us(&s->clock));
+    uint64_t now_us = clock_now_us(&s->clock);
+    atomic_init(&r->arrival_us, now_us);
+    r->seq.first_by_us = wish(now_us, p->ttft_us);
+    r->seq.end_by_us = wish(now_us, p->deadline_us);
     atomic_init(&r->refs, 2);
     *out = r;
     return RC_OK;

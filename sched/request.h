@@ -22,8 +22,13 @@ enum finish {
     FINISH_STOP,
     FINISH_LENGTH, /* max_tokens or the context limit was reached */
     FINISH_CANCELLED,
-    FINISH_ERROR /* the executor failed: request_error says how */
+    FINISH_ERROR,   /* the executor failed: request_error says how */
+    FINISH_EXPIRED, /* its deadline has passed */
 };
+
+/* Classes share the machine by weight, 8 : 4 : 1; nobody starves. Spare requests use only what
+ * nobody else can use, and wait for ever if that is nothing. */
+enum priority { PRIORITY_NORMAL, PRIORITY_INTERACTIVE, PRIORITY_BATCH, PRIORITY_SPARE };
 
 struct request_params {
     const int32_t *prompt;    /* copied by sched_submit */
@@ -33,7 +38,13 @@ struct request_params {
     struct sampling sampling; /* its bias list is copied */
     int32_t stop_ids[STOP_IDS_MAX];
     uint32_t stop_id_count;
-    uint64_t cache_salt;  /* requests share cached prefixes within one salt; 0 = the common one */
+    uint64_t cache_salt; /* requests share cached prefixes within one salt; 0 = the common one */
+    enum priority priority;
+    /* whose it is: tenants of a class get equal shares; 0 = nobody's in particular */
+    uint64_t tenant;
+    uint64_t ttft_us; /* wished time to the first token, from the submission: orders requests of one
+                           * tenant; when it is missed the request goes on as batch. 0 = no wish */
+    uint64_t deadline_us; /* after that, from the submission, it ends wherever it is. 0 = never */
     uint32_t top_count;   /* top log-probabilities per token, <= OUTPUT_TOP_MAX */
     bool logprobs;        /* log-probability of each output token */
     bool prompt_logprobs; /* and of each prompt token but the first */

@@ -16,6 +16,7 @@
 #include "sched/record.h"
 
 #define IDLE_WAIT_US 1000000u /* a sleeping scheduler looks around once a second */
+#define PATIENCE_US 30000000u /* who waits longer goes before everybody, if nothing else is said */
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
@@ -53,9 +54,10 @@ static enum rc open_memory(struct sched *s)
     s->running = mem_alloc_array(s->config.rows_max, sizeof(struct request *));
     s->results = mem_alloc_array(l->outputs_max, sizeof *s->results);
     s->forecast = mem_alloc_array(s->config.rows_max, sizeof *s->forecast);
+    s->prompts = mem_alloc_array(s->config.rows_max, sizeof(struct request *));
     s->tables = mem_alloc_raw(plan_tables_bytes(s));
     if (s->running == NULL || s->results == NULL || s->tables == NULL || s->forecast == NULL ||
-        arena_open(&s->arena, plan_arena_bytes(s)) != RC_OK)
+        s->prompts == NULL || arena_open(&s->arena, plan_arena_bytes(s)) != RC_OK)
         return RC_NO_MEMORY;
     uint32_t entries = next_power_of_two(s->config.requests_max);
     if (ring_open(&s->inbox, 2 * entries) != RC_OK || ring_open(&s->events, entries) != RC_OK)
@@ -77,6 +79,8 @@ enum rc sched_open(struct sched **out, const struct sched_config *config, struct
     s->config = *config;
     if (s->config.step_prefill_tokens == 0)
         s->config.step_prefill_tokens = config->chunk_tokens;
+    if (s->config.patience_us == 0)
+        s->config.patience_us = PATIENCE_US;
     s->pool = pool;
     s->executor = executor;
     s->clock = clock;
@@ -115,6 +119,7 @@ void sched_close(struct sched *s)
     ring_close(s->inbox);
     arena_close(&s->arena);
     mem_free(s->tables);
+    mem_free(s->prompts);
     mem_free(s->forecast);
     mem_free(s->results);
     mem_free(s->running);
@@ -223,6 +228,8 @@ static enum rc run_plan(struct sched *s, const struct plan *plan)
     enum rc rc = s->executor.run(s->executor.ctx, &plan->batch, s->results);
     uint64_t us = clock_now_us(&s->clock) - begin_us;
     atomic_store_explicit(&s->counters.step_us, (uint32_t)us, memory_order_relaxed);
+    count_up(&s->counters.engine_us, us);
+    fair_charge(s, plan, us);
     if (rc == RC_OK) {
         cost_observe(&s->cost, plan->batch.row_count, plan->pairs, us);
         store_set_token_us(s->pool, cost_token_us(&s->cost));
@@ -235,6 +242,7 @@ bool sched_step(struct sched *s)
     must(s->magic == SCHED_MAGIC);
     drain_inbox(s);
     store_poll(s->pool, false);
+    admit_expire(s);
     size_t mark = arena_mark(&s->arena);
     struct plan plan;
     bool planned = plan_step(s, &plan);

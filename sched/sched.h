@@ -26,6 +26,7 @@ struct sched_config {
                                    * this time; 0 = step_prefill_tokens in every step */
     uint32_t requests_max; /* live requests, queued ones included */
     /* --no-prefix-cache: no request takes over what another computed */
+    uint64_t patience_us; /* who waits longer goes before everybody; 0 = half a minute */
     bool no_prefix_cache;
     /* --chaos preempt=N: every N steps the youngest gives way; 0 = off */
     uint32_t chaos_preempt_steps;
@@ -33,9 +34,10 @@ struct sched_config {
 
 struct sched_stats {
     uint64_t steps, rows, prefill_tokens, decode_tokens;
-    uint64_t submitted, refused, finished, cancelled, failed, preemptions;
+    uint64_t submitted, refused, finished, cancelled, failed, expired, preemptions;
     uint64_t cached_tokens; /* prompt tokens taken from the prefix cache */
     uint64_t io_waits;      /* rows put off until the store had moved a block */
+    uint64_t engine_us;     /* all steps, failed ones included */
     uint32_t running, waiting;
     uint32_t step_us;   /* of the last step */
     uint32_t free_rows; /* rows that would be nearly free, as far as is known */

@@ -54,11 +54,29 @@ struct prefix_view sequence_view(const struct request *r)
     };
 }
 
+bool sequence_before(const struct request *a, const struct request *b)
+{
+    uint32_t rank_a = fair_rank(a), rank_b = fair_rank(b);
+    return rank_a != rank_b ? rank_a < rank_b : a->seq.order < b->seq.order;
+}
+
+static struct queue *queue_of(struct sched *s, const struct request *r)
+{
+    return r->seq.class == CLASS_SPARE ? &s->spare : &s->waiting;
+}
+
+static void leave_waiting(struct sched *s, struct request *r)
+{
+    queue_remove(queue_of(s, r), r);
+    fair_remove(s, r);
+    r->seq.waited_us += clock_now_us(&s->clock) - r->seq.waits_since_us;
+}
+
 static void running_insert(struct sched *s, struct request *r)
 {
     must(s->running_count < s->config.rows_max);
     uint32_t at = s->running_count;
-    while (at > 0 && s->running[at - 1]->seq.order > r->seq.order)
+    while (at > 0 && sequence_before(r, s->running[at - 1]))
         at--;
     memmove(&s->running[at + 1], &s->running[at], (s->running_count - at) * sizeof *s->running);
     s->running[at] = r;
@@ -79,6 +97,7 @@ static void running_remove(struct sched *s, const struct request *r)
 static void leave_running(struct sched *s, struct request *r)
 {
     running_remove(s, r);
+    s->fair.tenants[r->seq.tenant].running--;
     table_truncate(&r->seq.table, s->pool, 0);
     r->seq.computed = 0;
 }
@@ -89,16 +108,26 @@ void sequence_wait(struct sched *s, struct request *r)
         table_park(&r->seq.table, s->pool);
         leave_running(s, r);
         r->seq.again = true;
+    } else {
+        fair_enter(s, r);
     }
     set_state(r, SEQ_WAITING);
-    queue_insert(&s->waiting, r);
+    r->seq.waits_since_us = clock_now_us(&s->clock);
+    queue_insert(queue_of(s, r), r);
+    fair_push(s, r);
 }
 
 void sequence_admit(struct sched *s, struct request *r)
 {
     must(kv_blocks_for(r->seq.known) <= r->seq.table.count);
-    queue_remove(&s->waiting, r);
+    leave_waiting(s, r);
     set_state(r, SEQ_RUNNING);
+    r->seq.gained = false;
+    r->seq.base = r->seq.most;
+    r->seq.turns++;
+    r->seq.turn_begin_us = clock_now_us(&s->clock);
+    r->seq.turn_ready_us = r->seq.turn_rows = 0;
+    s->fair.tenants[r->seq.tenant].running++;
     running_insert(s, r);
     if (atomic_load_explicit(&r->admitted_us, memory_order_relaxed) == 0)
         atomic_store_explicit(&r->admitted_us, clock_now_us(&s->clock), memory_order_relaxed);
@@ -110,13 +139,16 @@ void sequence_finish(struct sched *s, struct request *r, enum finish finish, enu
     if (r->seq.state == SEQ_RUNNING)
         leave_running(s, r);
     else if (r->seq.state == SEQ_WAITING)
-        queue_remove(&s->waiting, r);
+        leave_waiting(s, r);
+    if (r->seq.state != SEQ_NEW)
+        fair_leave(s, r);
     set_state(r, SEQ_DONE);
     if (finish == FINISH_STOP || finish == FINISH_LENGTH)
         lengths_note(&s->lengths, r->seq.known - r->params.prompt_count);
     struct counters *c = &s->counters;
     count_up(finish == FINISH_CANCELLED ? &c->cancelled
              : finish == FINISH_ERROR   ? &c->failed
+             : finish == FINISH_EXPIRED ? &c->expired
                                         : &c->finished,
              1);
     event_finish(r, finish, error, clock_now_us(&s->clock));

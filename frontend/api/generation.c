@@ -22,6 +22,8 @@ const char *finish_text(enum finish finish)
         return "cancelled";
     case FINISH_ERROR:
         return "error";
+    case FINISH_EXPIRED:
+        return "expired";
     case FINISH_NONE:
         break;
     }

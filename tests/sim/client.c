@@ -43,6 +43,17 @@ static void on_logits(void *ctx, uint32_t position, const float *logits)
         c->scored = UINT32_MAX / 2;
 }
 
+static void draw_fairness(struct world *w, struct request_params *p)
+{
+    p->tenant = world_draw(w, 0, w->habits.tenants);
+    if (world_chance(w, w->habits.classes))
+        p->priority = (enum priority)world_draw(w, PRIORITY_NORMAL, PRIORITY_SPARE);
+    if (world_chance(w, w->habits.hurry))
+        p->ttft_us = world_draw(w, 1, 300000);
+    if (world_chance(w, w->habits.hurry))
+        p->deadline_us = world_draw(w, 1, 1000000);
+}
+
 static void draw_params(struct world *w, struct client *c)
 {
     uint32_t vocab_count = w->symbolic.limits.vocab_count;
@@ -54,6 +65,7 @@ static void draw_params(struct world *w, struct client *c)
     p->max_tokens = world_chance(w, 30) ? 0 : world_draw(w, 1, output_max);
     p->sampling.seed = world_draw(w, 0, 3);
     p->cache_salt = world_chance(w, 100);
+    draw_fairness(w, p);
     p->stop_id_count = world_chance(w, w->habits.stops) ? world_draw(w, 1, 2) : 0;
     for (uint32_t i = 0; i < p->stop_id_count; i++)
         p->stop_ids[i] = (int32_t)world_draw(w, 0, vocab_count - 1);
@@ -216,6 +228,11 @@ static bool check_finish(struct world *w, const struct client *c, enum finish fi
     case FINISH_ERROR:
         right = w->failures > 0 && request_error(c->request) == RC_IO;
         break;
+    case FINISH_EXPIRED: {
+        struct request_times t = request_times_get(c->request);
+        right = c->params.deadline_us > 0 && t.finished_us - t.arrival_us >= c->params.deadline_us;
+        break;
+    }
     case FINISH_NONE:
     default:
         break;

@@ -23,7 +23,7 @@ struct sim_options {
 
 struct sim_outcome {
     uint64_t steps;
-    uint64_t finished, cancelled, failed, refused, preemptions, cached_tokens;
+    uint64_t finished, cancelled, failed, expired, refused, preemptions, cached_tokens;
     uint64_t writes, reads, io_waits;
     struct fault violation; /* code RC_OK: none */
 };

@@ -21,8 +21,9 @@ struct symbolic {
     uint64_t *row_hashes;
     uint64_t *now_us;         /* virtual clock, moved by each step; may be NULL */
     uint32_t step_us, row_us; /* what a step takes on that clock */
-    uint32_t verify_every;    /* steps between two walks over whole prefixes */
-    bool fail_next;           /* the next run writes rubbish and fails */
+    /* steps between two looks at whole tables, and at a whole prefix (they take turns) */
+    uint32_t verify_every;
+    bool fail_next; /* the next run writes rubbish and fails */
     uint64_t steps, rows;
     FILE *log; /* plans in words, or NULL */
     struct fault violation;

@@ -25,12 +25,12 @@ uint32_t world_draw(struct world *w, uint32_t low, uint32_t high)
     return low + (uint32_t)rng_below(&w->rng, high - low + 1);
 }
 
-/* The workload that speed is measured with: 64 sequences in flight, prompts of 64, answers of
- * 64. */
+/* The workload that speed is measured with: 64 sequences in flight, prompts of up to 64, answers
+ * of up to 400. */
 static void draw_fixed(struct world *w, struct executor_limits *limits)
 {
-    w->block_count = 64 * 5;
-    w->config = (struct sched_config){ .ctx_tokens = 256,
+    w->block_count = 64 * 9;
+    w->config = (struct sched_config){ .ctx_tokens = 500,
                                        .rows_max = 64,
                                        .chunk_tokens = 32,
                                        .step_prefill_tokens = 64,
@@ -38,12 +38,9 @@ static void draw_fixed(struct world *w, struct executor_limits *limits)
     *limits = (struct executor_limits){
         .rows_max = 160, .outputs_max = 96, .vocab_count = 100, .ctx_max = WORLD_CTX_MAX
     };
-    w->habits = (struct habits){ .arrive = 1000,
-                                 .burst = 4,
-                                 .prompt_max = 128,
-                                 .output_max = 128,
-                                 .documents = 8,
-                                 .read = 1000 };
+    w->habits = (struct habits){
+        .arrive = 1000, .burst = 4, .prompt_max = 64, .output_max = 400, .documents = 8, .read = 100
+    };
 }
 
 static void draw_habits(struct world *w)
@@ -61,6 +58,11 @@ static void draw_habits(struct world *w)
         .read = world_draw(w, 100, 1000),
         .fail_step = calm ? 0 : world_draw(w, 0, 30),
         .fail_memory = calm ? 0 : world_draw(w, 0, 100),
+        .tenants = world_chance(w, 500)  ? world_draw(w, 1, 6)
+                   : world_chance(w, 50) ? 300
+                                         : 0,
+        .classes = world_chance(w, 600) ? world_draw(w, 100, 1000) : 0,
+        .hurry = world_chance(w, 300) ? world_draw(w, 1, 300) : 0,
         .stops = world_draw(w, 0, 600),
         .groups = world_draw(w, 0, 200),
         .extras = world_draw(w, 0, 400),
@@ -81,6 +83,7 @@ static void draw_sizes(struct world *w, struct executor_limits *limits)
         .rows_max = world_draw(w, 1, rows),
         .chunk_tokens = world_draw(w, 1, 80),
         .step_prefill_tokens = world_chance(w, 500) ? 0 : world_draw(w, 1, 120),
+        .patience_us = world_draw(w, 1, 200000),
         .itl_us = world_chance(w, 500) ? world_draw(w, 1, 50000) : 0,
         .requests_max = world_draw(w, 1, 60),
         .no_prefix_cache = world_chance(w, 150),
@@ -125,7 +128,7 @@ bool world_open(struct world *w, const struct sim_options *options)
     if (!options->fixed && world_chance(w, 500))
         w->symbolic.row_us = world_draw(w, 0, 20000);
     if (options->fixed)
-        w->symbolic.verify_every = options->audit_every > 0 ? options->audit_every : 1;
+        w->symbolic.verify_every = options->audit_every > 4 ? options->audit_every : 4;
     if (kvpool_open(&w->pool, w->block_count, 0, &w->violation) != RC_OK)
         return false;
     if (!options->fixed && world_chance(w, 400) && !open_store(w))

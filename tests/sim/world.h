@@ -26,6 +26,9 @@ struct habits {
     uint32_t read;        /* the consumer looks at its events */
     uint32_t fail_step;   /* the executor fails */
     uint32_t fail_memory; /* an allocation of a submission fails, per submission */
+    uint32_t tenants;     /* requests come from so many and nobody */
+    uint32_t classes;     /* a request has a priority, per request */
+    uint32_t hurry;       /* a request has a wish or a deadline, per request */
     uint32_t stops;       /* a request names stop ids, per request */
     uint32_t groups;      /* a request has several choices, per request */
     uint32_t extras;      /* a request wants scores, logits or top lists, per request */
@@ -46,6 +49,17 @@ struct client {
     bool alone; /* the only choice of its prompt */
 };
 
+/* What has become of the oldest request, while it is that. */
+struct progress {
+    uint64_t order;
+    bool running;
+    uint32_t turns;
+    uint32_t reached;
+    uint32_t idle;   /* steps it ran without moving */
+    uint64_t waited; /* steps */
+    uint64_t drain;  /* most that ran meanwhile, in tokens */
+};
+
 struct world {
     const struct sim_options *options;
     struct rng rng;
@@ -62,8 +76,7 @@ struct world {
     /* cancels since the last step: each may keep a record alive until the next one */
     uint32_t notices;
     uint64_t order_next, failures, io_waits, prefill_tokens;
-    uint64_t oldest; /* order of the oldest live request, and the steps it has been that */
-    uint64_t oldest_steps;
+    struct progress progress;
     size_t memory_before;
     struct fault violation;
 };
