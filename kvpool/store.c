@@ -163,6 +163,13 @@ static void slot_clear(struct kvpool *p, uint32_t at)
     s->stats.slots_used--;
 }
 
+/* Whether a block in memory may be evicted only because this slot has it. Giving the slot to
+ * another block would save one and expose one, and so on for ever. */
+static bool keeps_clean(const struct kvpool *p, const struct slot *slot)
+{
+    return slot->block != BLOCK_NONE && p->blocks[slot->block].owed;
+}
+
 /* A slot to write to, or SLOT_NONE when all are in use. */
 static uint32_t slot_take(struct kvpool *p)
 {
@@ -171,7 +178,7 @@ static uint32_t slot_take(struct kvpool *p)
         uint32_t at = s->hand;
         struct slot *slot = &s->slots[at];
         s->hand = at + 1 < s->config.slot_count ? at + 1 : 0;
-        if (slot->state == SLOT_FILLING || slot->readers > 0)
+        if (slot->state == SLOT_FILLING || slot->readers > 0 || keeps_clean(p, slot))
             continue;
         if (slot->state == SLOT_FILLED && slot->wanted) {
             slot->wanted = false;

@@ -17,6 +17,9 @@
 #include "sched/record.h"
 #include "tests/sim/world.h"
 
+/* steps on end in which the store is waited for: all blocks out and in is less */
+#define WAITS_MAX 20000u
+
 /* Tokens of all that run: what has to be computed, at a row a step, before each of them has
  * ended. */
 static uint64_t running_tokens(const struct world *w)
@@ -121,6 +124,9 @@ static bool live_step(struct world *w)
     bool waited = st.io_waits != w->io_waits;
     uint64_t prefill = st.prefill_tokens - w->prefill_tokens;
     w->io_waits = st.io_waits;
+    w->waits_on_end = waited ? w->waits_on_end + 1 : 0;
+    if (w->waits_on_end > WAITS_MAX)
+        return world_broken(w, "I8: the store keeps everybody waiting", w->waits_on_end, 0);
     w->prefill_tokens = st.prefill_tokens;
     if (prefill > (w->config.step_prefill_tokens > 0 ? w->config.step_prefill_tokens
                                                      : w->config.chunk_tokens))

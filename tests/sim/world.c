@@ -85,7 +85,7 @@ static void draw_sizes(struct world *w, struct executor_limits *limits)
         .step_prefill_tokens = world_chance(w, 500) ? 0 : world_draw(w, 1, 120),
         .patience_us = world_draw(w, 1, 200000),
         .itl_us = world_chance(w, 500) ? world_draw(w, 1, 50000) : 0,
-        .requests_max = world_draw(w, 1, 60),
+        .requests_max = world_draw(w, 1, world_chance(w, 200) ? 200 : 60),
         .no_prefix_cache = world_chance(w, 150),
         .chaos_preempt_steps = world_chance(w, 200) ? world_draw(w, 1, 30) : 0,
     };

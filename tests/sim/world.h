@@ -75,7 +75,7 @@ struct world {
     uint32_t live;
     /* cancels since the last step: each may keep a record alive until the next one */
     uint32_t notices;
-    uint64_t order_next, failures, io_waits, prefill_tokens;
+    uint64_t order_next, failures, io_waits, waits_on_end, prefill_tokens;
     struct progress progress;
     size_t memory_before;
     struct fault violation;
