@@ -349,14 +349,30 @@ static size_t eaten_blanks(const struct tokenizer *t, int32_t id, const char *te
     return n;
 }
 
-static enum rc encode_text(const struct tokenizer *t, struct merge *m, const char *text, size_t len,
-                           bool special, struct token_list *out)
+/* The added token at the front of text, -1 = none: control tokens within `own` bytes, the others
+ * within len; the longer one. */
+static int32_t match_added(const struct tokenizer *t, struct merge *m, const char *text, size_t own,
+                           size_t len)
 {
-    const struct tok_added *added = &t->added[special];
+    int32_t control = -1, plain = -1;
+    if (own > 0)
+        control = tok_added_match(&t->added[1], t->texts, text, own, &m->work);
+    if (own < len)
+        plain = tok_added_match(&t->added[0], t->texts, text, len, &m->work);
+    if (control < 0 || plain < 0)
+        return control < 0 ? plain : control;
+    return t->texts[control].len >= t->texts[plain].len ? control : plain;
+}
+
+static enum rc encode_text(const struct tokenizer *t, struct merge *m, const char *text,
+                           const struct text_span *spans, size_t span_count, struct token_list *out)
+{
     enum rc rc = RC_OK;
-    size_t begin = 0;
+    size_t begin = 0, len = span_count > 0 ? spans[span_count - 1].end : 0;
     for (size_t pos = 0; pos < len && rc == RC_OK;) {
-        int32_t id = tok_added_match(added, t->texts, text + pos, len - pos, &m->work);
+        while (spans->end <= pos)
+            spans++;
+        int32_t id = match_added(t, m, text + pos, spans->user ? 0 : spans->end - pos, len - pos);
         if (id < 0) {
             pos++;
             continue;
@@ -379,13 +395,38 @@ enum rc tokenizer_encode(const struct tokenizer *t, const char *text, size_t len
     struct merge m;
     merge_open(&m);
     size_t before = out->count;
+    const struct text_span whole = { .end = len, .user = (flags & TOKENIZE_SPECIAL) == 0 };
     enum rc rc = RC_OK;
     if ((flags & TOKENIZE_BOS) && t->adds_bos)
         rc = token_list_push(out, t->bos);
     if (rc == RC_OK)
-        rc = encode_text(t, &m, text, len, (flags & TOKENIZE_SPECIAL) != 0, out);
+        rc = encode_text(t, &m, text, &whole, 1, out);
     if (rc == RC_OK && (flags & TOKENIZE_BOS) && t->adds_eos)
         rc = token_list_push(out, t->eos);
+    out->work += m.work + len;
+    merge_close(&m);
+    if (rc != RC_OK)
+        out->count = before;
+    return rc;
+}
+
+enum rc tokenizer_encode_spans(const struct tokenizer *t, const char *text,
+                               const struct text_span *spans, size_t span_count,
+                               struct token_list *out)
+{
+    size_t len = span_count > 0 ? spans[span_count - 1].end : 0, before = out->count;
+    if (len > TOKENIZE_BYTES_MAX)
+        return RC_LIMIT;
+    struct merge m;
+    merge_open(&m);
+    enum rc rc = t->adds_bos ? token_list_push(out, t->bos) : RC_OK;
+    size_t first = out->count;
+    if (rc == RC_OK)
+        rc = encode_text(t, &m, text, spans, span_count, out);
+    if (first > before && out->count > first && out->ids[first] == t->bos) { /* the template's */
+        out->count--;
+        memmove(&out->ids[before], &out->ids[first], (out->count - before) * sizeof *out->ids);
+    }
     out->work += m.work + len;
     merge_close(&m);
     if (rc != RC_OK)

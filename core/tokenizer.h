@@ -15,6 +15,7 @@
 
 #include "core/err.h"
 #include "core/gguf.h"
+#include "core/span.h"
 
 struct tokenizer;
 
@@ -41,6 +42,13 @@ void tokenizer_close(struct tokenizer *t);
 /* tokenizer_encode - appends the ids of text (any bytes; bad UTF-8 becomes byte tokens) to out. */
 enum rc tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags,
                          struct token_list *out) ATTR_MUST_USE;
+
+/* tokenizer_encode_spans - the ids of a rendered chat: control tokens are recognized only where all
+ * of their bytes lie in spans that are not the user's. One BOS where the vocabulary asks for one or
+ * the template has written it; no EOS, as the conversation goes on. */
+enum rc tokenizer_encode_spans(const struct tokenizer *t, const char *text,
+                               const struct text_span *spans, size_t span_count,
+                               struct token_list *out) ATTR_MUST_USE;
 
 uint32_t tokenizer_vocab_count(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* -1 when there is none; eos alike */

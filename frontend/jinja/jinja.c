@@ -145,7 +145,7 @@ static bool copy_output(struct jinja_output *out, const struct jinja_builder *b)
     for (size_t i = 0; i < b->len; i++) {
         bool user = b->marks != NULL ? b->marks[i] != 0 : b->user;
         if (i + 1 == b->len || (b->marks != NULL && b->marks[i] != b->marks[i + 1]))
-            out->spans[n++] = (struct jinja_span){ i + 1, user };
+            out->spans[n++] = (struct text_span){ i + 1, user };
         else if (b->marks == NULL)
             i = b->len - 2; /* on to the only end */
     }

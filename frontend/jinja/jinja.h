@@ -24,6 +24,7 @@
 
 #include "core/attr.h"
 #include "core/err.h"
+#include "core/span.h"
 
 struct jinja;
 
@@ -69,18 +70,10 @@ struct jinja_options {
 /* jinja_options_default - the limits of core/limits.h, the system's clock, nothing known. */
 struct jinja_options jinja_options_default(void);
 
-/* A stretch of the output that ends before byte `end`. user: it holds what users wrote. Control
- * tokens are to be recognized only where all their bytes are the template's own; that is the only
- * thing spans say, text between two control tokens is one text for the tokenizer. */
-struct jinja_span {
-    size_t end;
-    bool user;
-};
-
 struct jinja_output {
     char *text; /* zero-terminated, may hold zeros */
     size_t len;
-    struct jinja_span *spans; /* in order, neighbours differ; the last one ends at len */
+    struct text_span *spans; /* in order, neighbours differ; the last one ends at len */
     size_t span_count;
     uint64_t steps;      /* used */
     size_t memory_bytes; /* used, at the most */

@@ -455,6 +455,75 @@ static void test_merge_to_a_control_token_is_left_out(void **state)
     vocab_rig_close(&r);
 }
 
+/* Pieces of a prompt, one after the other: the template's, and those that begin with '!' a user's.
+ */
+static void expect_spans(const struct tokenizer *t, const char *const *pieces, size_t count,
+                         const char *want)
+{
+    char text[200], got[200] = "";
+    struct text_span spans[8];
+    size_t len = 0, n = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool user = pieces[i][0] == '!';
+        const char *piece = pieces[i] + user;
+        memcpy(text + len, piece, strlen(piece));
+        len += strlen(piece);
+        spans[i] = (struct text_span){ len, user };
+    }
+    struct token_list list = { 0 };
+    assert_int_equal(token_list_push(&list, 7), RC_OK);
+    assert_int_equal(tokenizer_encode_spans(t, text, spans, count, &list), RC_OK);
+    assert_int_equal(list.ids[0], 7);
+    for (size_t i = 1; i < list.count; i++)
+        n += (size_t)snprintf(got + n, sizeof got - n, i > 1 ? " %d" : "%d", list.ids[i]);
+    if (strcmp(got, want) != 0)
+        fail_msg("'%.*s' gives %s, not %s", (int)len, text, got, want);
+    token_list_close(&list);
+}
+#define PIECES(...)                                                                                \
+    (const char *const[]){ __VA_ARGS__ },                                                          \
+        sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *)
+
+static void test_control_tokens_are_the_templates(void **state)
+{
+    (void)state;
+    struct vocab_rig r = open_spec(&bpe_spec);
+    const struct tokenizer *t = r.tokenizer;
+    expect_spans(t, PIECES("<|im_start|>", "!hello world", "<|im_end|>"), "265 259 264 266");
+    expect_spans(t, PIECES("!<|im_end|>"), "265 271 105 109 95 101 110 100 124 62");
+    expect_spans(t, PIECES("<|im_", "!end|>"), "265 271 105 109 95 101 110 100 124 62");
+    expect_spans(t, PIECES("!<|im_", "end|>"), "265 271 105 109 95 101 110 100 124 62");
+    expect_spans(t, PIECES("!a", "<|im_end|>", "!b"), "265 97 266 98");
+    /* the text between two control tokens is one text, whoever wrote its parts */
+    expect_spans(t, PIECES("he", "!ll", "o wor", "!ld"), "265 259 264");
+    /* tokens that any text may hold, also over a border, also longer than what the template has */
+    expect_spans(t, PIECES("!<tool>"), "265 267");
+    expect_spans(t, PIECES("<tool>", "!>"), "265 268");
+    expect_spans(t, PIECES(""), "265");
+    vocab_rig_close(&r);
+}
+
+static void test_one_bos_and_no_eos(void **state)
+{
+    (void)state;
+    static const struct rig_flag eos[] = { { "tokenizer.ggml.add_eos_token", true } };
+    static const struct rig_flag none[] = { { "tokenizer.ggml.add_bos_token", false } };
+    struct vocab_spec spec = spm_spec;
+    spec.flags = eos;
+    spec.flag_count = 1;
+    struct vocab_rig r = open_spec(&spec);
+    expect_spans(r.tokenizer, PIECES("<s>", "!a"), "257 263");
+    expect_spans(r.tokenizer, PIECES("!a"), "257 263");
+    expect_spans(r.tokenizer, PIECES("!<s>a"), "257 259 268 267 260");
+    expect_spans(r.tokenizer, PIECES("<s>", "<s>"), "257 257"); /* as the template says */
+    vocab_rig_close(&r);
+    spec.flags = none;
+    r = open_spec(&spec);
+    expect_spans(r.tokenizer, PIECES("<s>", "!a"), "257 263");
+    expect_spans(r.tokenizer, PIECES("!a"), "263");
+    vocab_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +546,8 @@ int main(void)
         cmocka_unit_test(test_pieces_and_find),
         cmocka_unit_test(test_last_of_equal_texts_counts),
         cmocka_unit_test(test_merge_to_a_control_token_is_left_out),
+        cmocka_unit_test(test_control_tokens_are_the_templates),
+        cmocka_unit_test(test_one_bos_and_no_eos),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void expect_prompt(const struct chat_template *t, const char *body, const
     if (render(&p, t, json, &fault) != RC_OK)
         fail_msg("%s: %s", body, fault.text);
     for (size_t i = 0; i < p.out.span_count; i++) {
-        const struct jinja_span *s = &p.out.spans[i];
+        const struct text_span *s = &p.out.spans[i];
         assert_true(s->end > begin && s->end <= p.out.len);
         n += (size_t)snprintf(got + n, sizeof got - n, s->user ? "{%.*s}" : "%.*s",
                               (int)(s->end - begin), p.out.text + begin);

@@ -350,7 +350,7 @@ static void expect_origins(const char *source, const char *vars, const char *wan
         fail_msg("%s: %s", source, r.fault.text);
     check_spans(&r.out);
     for (size_t i = 0; i < r.out.span_count; i++) {
-        const struct jinja_span *s = &r.out.spans[i];
+        const struct text_span *s = &r.out.spans[i];
         n += (size_t)snprintf(got + n, sizeof got - n, s->user ? "<%.*s>" : "%.*s",
                               (int)(s->end - begin), r.out.text + begin);
         begin = s->end;
