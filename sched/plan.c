@@ -21,6 +21,7 @@
 #define SHORT_TOKENS 256u /* a prompt with so few tokens left ends soon */
 #define OLDEST_SHARE 8u   /* of the budget goes to the oldest prompt when it is not the first */
 #define CHUNK_SHARED 128u /* largest chunk while others are there and tokens should flow */
+#define SPARE_SHARE 25u   /* spare rows make a step longer by this part of it at most */
 
 struct planner {
     struct sched *s;
@@ -323,29 +324,44 @@ static void plan_prefill(struct planner *p)
     spend(p, count, false, budget);
 }
 
-/* Spare requests get the rows that are nearly free and that nobody else has taken; all, when
- * they are among themselves. */
+/* Rows of r that fit into what spare requests may add: they may make the step SPARE_SHARE longer
+ * than it is without them. All, when they are among themselves. */
+static uint32_t spare_rows(const struct planner *p, const struct request *r, uint32_t max,
+                           uint64_t until_us)
+{
+    const struct plan *plan = p->plan;
+    if (until_us == UINT64_MAX)
+        return max;
+    return cost_rows_within(&p->s->cost, plan->batch.row_count, plan->pairs, r->seq.computed, max,
+                            until_us);
+}
+
+/* Spare requests come last: rows that nobody else has taken, and that hardly cost time. */
 static void plan_spare(struct planner *p)
 {
     struct sched *s = p->s;
-    uint32_t first = s->running_count, free = cost_free_rows(&s->cost);
+    uint32_t first = s->running_count;
     while (first > 0 && is_spare(s->running[first - 1]))
         first--;
-    uint32_t taken = p->plan->batch.row_count;
-    uint32_t rows = first == 0 ? p->rows_left : free > taken ? free - taken : 0;
-    rows = min_u32(rows, p->rows_left);
-    for (uint32_t i = first;
-         i < s->running_count && p->plan->batch.row_count - taken < rows && p->outputs_left > 0;) {
-        if (sequence_decodes(s->running[i]))
+    uint64_t us = cost_us(&s->cost, p->plan->batch.row_count, p->plan->pairs);
+    uint64_t until_us = first == 0 ? UINT64_MAX : us + us / SPARE_SHARE;
+    for (uint32_t i = first; i < s->running_count && p->rows_left > 0 && p->outputs_left > 0;) {
+        if (!sequence_decodes(s->running[i]))
+            i++;
+        else if (spare_rows(p, s->running[i], 1, until_us) > 0)
             plan_decode_row(p, &i);
         else
-            i++;
+            return;
     }
-    rows -= p->plan->batch.row_count - taken;
-    p->prefill_left = min_u32(rows, s->config.step_prefill_tokens - p->plan->prefill_rows);
-    for (uint32_t i = first; i < s->running_count && p->prefill_left > 0; i++)
-        if (!sequence_decodes(s->running[i]))
-            plan_chunk(p, s->running[i]);
+    uint32_t budget = s->config.step_prefill_tokens - p->plan->prefill_rows;
+    for (uint32_t i = first; i < s->running_count && budget > 0; i++) {
+        if (sequence_decodes(s->running[i]))
+            continue;
+        uint32_t rows = spare_rows(p, s->running[i], min_u32(budget, p->rows_left), until_us);
+        p->prefill_left = rows;
+        plan_chunk(p, s->running[i]);
+        budget -= rows - p->prefill_left;
+    }
 }
 
 bool plan_step(struct sched *s, struct plan *plan)

@@ -274,8 +274,9 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
         spoil(x, b);
     x->steps++;
     x->rows += b->row_count;
+    uint32_t slow = b->row_count > x->knee_rows ? b->row_count - x->knee_rows : 0;
     if (x->now_us != NULL)
-        *x->now_us += x->step_us + x->row_us * (uint64_t)b->row_count;
+        *x->now_us += x->step_us + x->row_us * (uint64_t)slow;
     bool failed = x->fail_next || !whole;
     x->fail_next = false;
     return failed ? RC_IO : RC_OK;

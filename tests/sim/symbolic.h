@@ -20,7 +20,8 @@ struct symbolic {
     float *logits;    /* [outputs_max][vocab_count] */
     uint64_t *row_hashes;
     uint64_t *now_us;         /* virtual clock, moved by each step; may be NULL */
-    uint32_t step_us, row_us; /* what a step takes on that clock */
+    /* what a step takes on that clock: rows up to knee_rows are hidden behind step_us */
+    uint32_t step_us, row_us, knee_rows;
     /* steps between two looks at whole tables, and at a whole prefix (they take turns) */
     uint32_t verify_every;
     bool fail_next; /* the next run writes rubbish and fails */
