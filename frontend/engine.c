@@ -231,6 +231,7 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
         .rows_max = o->rows_max,
         .chunk_tokens = o->chunk_tokens,
         .step_prefill_tokens = e->needs.step_prefill_tokens,
+        .itl_us = o->itl_ms * 1000,
         .requests_max = e->needs.requests_max,
     };
     rc = sched_open(&e->sched, &sched, e->pool, exec_cpu_executor(e->exec), e->clock, fault);

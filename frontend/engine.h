@@ -31,6 +31,7 @@ struct engine_options {
     uint32_t kv_tokens;    /* --kv-tokens */
     uint32_t rows_max;     /* --max-rows */
     uint32_t chunk_tokens; /* --chunk */
+    uint32_t itl_ms;       /* --itl-ms */
     uint32_t threads;      /* -t */
     uint32_t isa;          /* --isa: 0 = best, else 1 + enum isa */
     uint32_t act;          /* --act: 0 = int8, 1 = f32 */

@@ -22,6 +22,8 @@ const struct option engine_option_rows[] = {
       "requests that run at once" },
     { "--chunk", OPTION_U32, AT(chunk_tokens), 1, STEP_ROWS_MAX / 2, "N", NULL,
       "prompt tokens a request may get in one step" },
+    { "--itl-ms", OPTION_U32, AT(itl_ms), 0, 60000, "MS", NULL,
+      "while tokens stream, prompts get what lets a step end in that time; 0 = always --chunk" },
     { "-t --threads", OPTION_U32, AT(threads), 0, WORKERS_MAX, "N", NULL,
       "worker threads; 0 = usable physical cores" },
     { "--isa", OPTION_CHOICE, AT(isa), 0, 0, "LEVEL", isa_choices,

@@ -166,6 +166,9 @@ struct prefix_turn prefix_turn_of(const struct block_table *t, struct kvpool *p,
     if (turn.wait || computed % KV_BLOCK_TOKENS != 0 || computed >= view->reuse_max)
         return turn;
     uint32_t max = min_u32(view->reuse_max - computed, KV_BLOCK_TOKENS);
+    /* The row after the copy goes into the next block, unless that is being read. */
+    if (max == KV_BLOCK_TOKENS && p->blocks[t->blocks[i + 1]].io != IO_NONE)
+        max--;
     uint32_t coming = 0, looked = 0;
     uint32_t at = trie_first_child(p, p->blocks[self].parent, view->salt);
     for (; at != BLOCK_NONE && looked < SIBLINGS_MAX; at = p->blocks[at].sib_next, looked++) {

@@ -105,14 +105,33 @@ static bool gives_way(const struct sched *s, const struct request *v, const stru
         return false;
     if (rank_v > rank_r)
         return true;
-    /* Between tenants of a class: one that has nothing running, and has not used more. Never before
-     * a slice is over, nor before what would be lost is at most half of what was done. */
+    /* Between tenants of a class: one that has less than its part of the places and has not used
+     * more, from one that has more than that. Never before a slice is over, nor before what would
+     * be lost is at most half of what was done. */
     uint64_t ran_us = now_us - v->seq.turn_begin_us;
     uint64_t prompt_us =
         v->seq.turn_ready_us > 0 ? v->seq.turn_ready_us - v->seq.turn_begin_us : ran_us;
     uint64_t lost_us = prompt_us * would_lose(s, v, need) / (v->seq.turn_rows + 1);
-    return s->fair.tenants[r->seq.tenant].running == 0 &&
+    uint32_t part = fair_part(s);
+    return s->fair.tenants[r->seq.tenant].running < part &&
+           s->fair.tenants[v->seq.tenant].running > part &&
            fair_used_us(s, v) >= fair_used_us(s, r) && ran_us >= SLICE_US && ran_us >= 2 * lost_us;
+}
+
+/* The last of the running list that gives way to r; of other tenants none that has nothing else
+ * running, when kind. */
+static struct request *who_gives_way(const struct sched *s, const struct request *r, uint64_t need,
+                                     bool kind)
+{
+    uint64_t now_us = clock_now_us(&s->clock);
+    for (uint32_t i = s->running_count; i-- > 0;) {
+        struct request *v = s->running[i];
+        bool only = s->fair.tenants[v->seq.tenant].running == 1 && v->seq.class != CLASS_SPARE &&
+                    v->seq.tenant != r->seq.tenant;
+        if (!(kind && only) && gives_way(s, v, r, need, now_us))
+            return v;
+    }
+    return NULL;
 }
 
 void admit_yield(struct sched *s)
@@ -128,13 +147,11 @@ void admit_yield(struct sched *s)
         if (need <= kvpool_available_count(s->pool))
             return;
     }
-    uint64_t now_us = clock_now_us(&s->clock);
-    for (uint32_t i = s->running_count; i-- > 0;) {
-        if (!gives_way(s, s->running[i], r, need, now_us))
-            continue;
-        preempt(s, s->running[i]);
-        return;
-    }
+    struct request *v = who_gives_way(s, r, need, true);
+    if (v == NULL)
+        v = who_gives_way(s, r, need, false);
+    if (v != NULL)
+        preempt(s, v);
 }
 
 /* Looks at some of a queue, on from where it stopped last time. */
@@ -148,8 +165,7 @@ static void expire_waiting(struct sched *s, struct queue *q, uint64_t now_us)
         q->cursor = r->seq.next;
         if (now_us >= r->seq.end_by_us)
             sequence_finish(s, r, FINISH_EXPIRED, RC_OK);
-        else if (r->seq.class != CLASS_SPARE && !fair_overdue(s, r, now_us) &&
-                 now_us >= r->seq.first_by_us && r->seq.class < CLASS_BATCH)
+        else if (now_us >= r->seq.first_by_us && r->seq.class < CLASS_BATCH && !r->seq.elder)
             fair_demote(s, r);
     }
 }

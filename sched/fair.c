@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* fair - the order of admission:
  *
- *   1 who has waited longer than patience, the oldest of them          (a bound for everybody)
+ *   1 the elder: the oldest that waits becomes it when its patience is over, if there is none. One at
+ *     a time, so that a long queue of one tenant or class does not pass for urgent; all in turn, so
+ *     that every wait has a bound
  *   2 who was preempted, unless the next new one is of a better class, or of a tenant that has used
  *     less
  *   3 the class that has used least for its weight (8 : 4 : 1), in it the tenant that has used
@@ -40,7 +42,13 @@ enum fair_class fair_class_of(enum priority priority)
 
 uint32_t fair_rank(const struct request *r)
 {
-    return r->seq.overdue ? 0 : 1 + (uint32_t)r->seq.class;
+    return r->seq.elder ? 0 : 1 + (uint32_t)r->seq.class;
+}
+
+/* But for spare requests. */
+static uint32_t live_of(const struct tenant *t)
+{
+    return t->live[CLASS_INTERACTIVE] + t->live[CLASS_NORMAL] + t->live[CLASS_BATCH];
 }
 
 /* The account of a tenant: its own, one that nobody needs now, or a shared one. */
@@ -51,7 +59,7 @@ static uint32_t tenant_of(struct fair *f, uint64_t id)
         const struct tenant *t = &f->tenants[i];
         if (t->id == id)
             return i;
-        if (t->live[0] + t->live[1] + t->live[2] + t->live[3] == 0)
+        if (live_of(t) + t->live[CLASS_SPARE] == 0)
             idle = i;
     }
     if (f->tenant_count < TENANTS_MAX)
@@ -105,6 +113,8 @@ void fair_enter(struct sched *s, struct request *r)
 void fair_leave(struct sched *s, struct request *r)
 {
     quit_class(&s->fair, r);
+    if (s->fair.elder == r)
+        s->fair.elder = NULL;
 }
 
 /* Whether a is served before b of the same tenant and class. */
@@ -119,7 +129,6 @@ void fair_push(struct sched *s, struct request *r)
 {
     struct sequence *seq = &r->seq;
     struct fair *f = &s->fair;
-    f->overdue += seq->overdue;
     if (seq->again) {
         seq->fair_prev = NULL;
         seq->fair_next = f->paused;
@@ -152,7 +161,6 @@ void fair_remove(struct sched *s, struct request *r)
     else if (!seq->again)
         t->tail[seq->class] = seq->fair_prev;
     f->fresh[seq->class] -= !seq->again;
-    f->overdue -= seq->overdue;
     seq->fair_prev = seq->fair_next = NULL;
 }
 
@@ -205,33 +213,27 @@ uint64_t fair_used_us(const struct sched *s, const struct request *r)
     return s->fair.tenants[r->seq.tenant].used_us[r->seq.class];
 }
 
-bool fair_overdue(struct sched *s, struct request *r, uint64_t now_us)
+/* The elder, when it waits. */
+static struct request *waiting_elder(struct sched *s)
 {
-    struct sequence *seq = &r->seq;
-    if (!seq->overdue && seq->waited_us + (now_us - seq->waits_since_us) > s->config.patience_us) {
-        seq->overdue = true;
-        s->fair.overdue++;
+    struct fair *f = &s->fair;
+    struct request *oldest = s->waiting.head;
+    if (f->elder == NULL && oldest != NULL) {
+        const struct sequence *seq = &oldest->seq;
+        uint64_t now_us = clock_now_us(&s->clock);
+        if (seq->waited_us + (now_us - seq->waits_since_us) > s->config.patience_us) {
+            oldest->seq.elder = true;
+            f->elder = oldest;
+        }
     }
-    return seq->overdue;
-}
-
-/* The oldest of those whose patience is over; few younger ones stand before it, put off just
- * now. */
-static struct request *first_overdue(const struct sched *s)
-{
-    struct request *r = s->fair.overdue > 0 ? s->waiting.head : NULL;
-    while (r != NULL && !r->seq.overdue)
-        r = r->seq.next;
-    return r;
+    return f->elder != NULL && f->elder->seq.state == SEQ_WAITING ? f->elder : NULL;
 }
 
 struct request *fair_pick(struct sched *s)
 {
-    if (s->waiting.head != NULL)
-        (void)fair_overdue(s, s->waiting.head, clock_now_us(&s->clock));
-    struct request *first = first_overdue(s);
-    if (first != NULL)
-        return first;
+    struct request *elder = waiting_elder(s);
+    if (elder != NULL)
+        return elder;
     struct request *paused = best_paused(&s->fair), *fresh = best_fresh(&s->fair);
     if (paused == NULL || fresh == NULL)
         return paused != NULL ? paused : fresh;
@@ -242,6 +244,15 @@ struct request *fair_pick(struct sched *s)
     if (used_paused == used_fresh)
         return s->fair.tenants[fresh->seq.tenant].running == 0 ? fresh : paused;
     return used_paused < used_fresh ? paused : fresh;
+}
+
+uint32_t fair_part(const struct sched *s)
+{
+    uint32_t tenants = 0;
+    for (uint32_t i = 0; i < s->fair.tenant_count; i++)
+        tenants += live_of(&s->fair.tenants[i]) > 0;
+    uint32_t part = tenants > 0 ? s->config.rows_max / tenants : s->config.rows_max;
+    return part > 0 ? part : 1;
 }
 
 static uint64_t weight_of(const struct request *r, const struct batch_span *span)

@@ -30,7 +30,7 @@ struct fair {
     uint32_t live[CLASSES];
     uint32_t fresh[CLASSES];   /* waiting and never run */
     uint64_t used_us[CLASSES]; /* by weight */
-    uint32_t overdue;          /* waiting requests whose patience is over */
+    struct request *elder;     /* put before everybody, waiting or running; or NULL */
     struct request *paused;    /* waiting again, in no order */
     uint64_t charged_us;       /* all of it: the sum of step times */
 };
@@ -41,7 +41,7 @@ struct plan;
 /* fair_class_of - a priority as an index, best first. */
 enum fair_class fair_class_of(enum priority priority);
 
-/* fair_rank - place in the running list: 0 for who waited too long, else by class. */
+/* fair_rank - place in the running list: 0 for the elder, else by class. */
 uint32_t fair_rank(const struct request *r);
 
 /* fair_enter / fair_leave - a request comes to life; it has ended. */
@@ -52,9 +52,6 @@ void fair_leave(struct sched *s, struct request *r);
 void fair_push(struct sched *s, struct request *r);
 void fair_remove(struct sched *s, struct request *r);
 
-/* fair_overdue - whether the patience of a waiting request is over; from then on it stays so. */
-bool fair_overdue(struct sched *s, struct request *r, uint64_t now_us);
-
 /* fair_demote - a waiting request whose first token is late stops hurting others. */
 void fair_demote(struct sched *s, struct request *r);
 
@@ -63,6 +60,9 @@ struct request *fair_pick(struct sched *s);
 
 /* fair_used_us - what the tenant of r has used in r's class. */
 uint64_t fair_used_us(const struct sched *s, const struct request *r);
+
+/* fair_part - places among the running that each tenant may have when all of them want some. */
+uint32_t fair_part(const struct sched *s);
 
 /* fair_charge - shares the time of a step out to those who were in it; to the last microsecond. */
 void fair_charge(struct sched *s, const struct plan *plan, uint64_t us);

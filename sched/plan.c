@@ -42,6 +42,11 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+static uint32_t at_least_1(uint32_t n)
+{
+    return n > 0 ? n : 1;
+}
+
 size_t plan_arena_bytes(const struct sched *s)
 {
     const struct executor_limits *l = &s->executor.limits;
@@ -247,27 +252,30 @@ static uint32_t prefill_budget(const struct planner *p, const struct request *fi
     return min_u32(rows < ROWS_GRAIN ? ROWS_GRAIN : rows, most);
 }
 
+static bool ends_soon(const struct request *r)
+{
+    return r->seq.known - r->seq.computed <= SHORT_TOKENS;
+}
+
 /* One chunk for each prompt that has none yet (else it waits for its own claim): all, or those
  * that end soon. */
 static void plan_lane(struct planner *p, uint32_t count, bool only_short)
 {
     for (uint32_t i = 0; i < count && p->prefill_left > 0; i++) {
         struct request *r = p->s->prompts[i];
-        if (only_short && r->seq.known - r->seq.computed > SHORT_TOKENS)
-            continue;
-        plan_chunk(p, r);
+        if (!only_short || ends_soon(r))
+            plan_chunk(p, r);
     }
 }
 
-/* Prompts in the order in which they are served: by rank, then whose tenant has used least, then
+/* Prompts in the order in which they are served: by class, then whose tenant has used least, then
  * by age. */
 static bool prompt_before(const struct sched *s, const struct request *a, const struct request *b)
 {
-    uint32_t rank_a = fair_rank(a), rank_b = fair_rank(b);
-    if (rank_a != rank_b)
-        return rank_a < rank_b;
+    if (a->seq.class != b->seq.class)
+        return a->seq.class < b->seq.class;
     uint64_t used_a = fair_used_us(s, a), used_b = fair_used_us(s, b);
-    return rank_a > 0 && used_a != used_b ? used_a < used_b : a->seq.order < b->seq.order;
+    return used_a != used_b ? used_a < used_b : a->seq.order < b->seq.order;
 }
 
 /* Fills s->prompts; the oldest of them in *oldest. */
@@ -289,12 +297,12 @@ static uint32_t sort_prompts(struct sched *s, struct request **oldest)
     return count;
 }
 
-/* Runs a lane on so many rows of the budget; how many of them are left. */
-static uint32_t spend(struct planner *p, uint32_t count, bool only_short, uint32_t rows)
+/* A chunk for r out of the budget; how much of it is left. */
+static uint32_t spend_on(struct planner *p, struct request *r, uint32_t budget, uint32_t rows)
 {
     p->prefill_left = rows;
-    plan_lane(p, count, only_short);
-    return p->prefill_left;
+    plan_chunk(p, r);
+    return budget - (rows - p->prefill_left);
 }
 
 static void plan_prefill(struct planner *p)
@@ -305,23 +313,26 @@ static void plan_prefill(struct planner *p)
     if (count == 0)
         return;
     for (uint32_t i = 0; i < count; i++)
-        shorts += s->prompts[i]->seq.known - s->prompts[i]->seq.computed <= SHORT_TOKENS;
+        shorts += ends_soon(s->prompts[i]);
     uint32_t budget = prefill_budget(p, s->prompts[0]);
     bool alone = s->running_count == 1 && s->waiting.count == 0;
     if (s->config.itl_us > 0 && !alone)
         p->chunk = min_u32(p->chunk, CHUNK_SHARED);
-    if (oldest != s->prompts[0]) { /* whatever its class and tenant, it moves in every step */
-        uint32_t share = budget / OLDEST_SHARE > 0 ? budget / OLDEST_SHARE : 1;
-        p->prefill_left = share;
-        plan_chunk(p, oldest);
-        budget -= share - p->prefill_left;
+    if (oldest != s->prompts[0]) /* whatever its class and tenant, it moves in every step */
+        budget = spend_on(p, oldest, budget, at_least_1(budget / OLDEST_SHARE));
+    bool two_lanes = shorts > 0 && shorts < count;
+    uint32_t lane = two_lanes ? budget / 2 : budget;
+    p->outputs_kept = two_lanes ? (p->outputs_left + 1) / 2 : 0;
+    if (two_lanes && ends_soon(s->prompts[0])) { /* first in both lanes: it gets from both */
+        uint32_t left = spend_on(p, s->prompts[0], budget, budget);
+        lane -= min_u32(lane, budget - left);
+        budget = left;
     }
-    uint32_t lane = shorts < count ? budget / 2 : budget;
-    budget -= lane;
-    p->outputs_kept = shorts < count ? (p->outputs_left + 1) / 2 : 0;
-    budget += spend(p, count, true, lane);
+    p->prefill_left = lane;
+    plan_lane(p, count, true);
     p->outputs_kept = 0;
-    spend(p, count, false, budget);
+    p->prefill_left += budget - lane;
+    plan_lane(p, count, false);
 }
 
 /* Rows of r that fit into what spare requests may add: they may make the step SPARE_SHARE longer

@@ -44,7 +44,7 @@ struct sequence {
     struct block_table table;
     enum fair_class class; /* of its priority, or lower when it is late */
     uint8_t tenant;        /* index of its account */
-    bool overdue;          /* has waited longer than patience */
+    bool elder;            /* the oldest when its patience ended: before everybody, see fair.c */
     bool gained;           /* has moved on since its admission: may be preempted again */
     uint32_t turns;        /* admissions */
     uint32_t turn_rows;    /* of its prompt, computed in this turn */

@@ -93,11 +93,13 @@ static bool audit_fair(const struct sched *s, struct fault *fault)
                 return wrong(fault, "fair: a tenant's queue has another end", i, c);
         }
     }
-    uint32_t overdue = 0;
+    uint32_t elders = 0;
     for (const struct request *r = s->waiting.head; r != NULL; r = r->seq.next)
-        overdue += r->seq.overdue;
-    if (overdue != f->overdue)
-        return wrong(fault, "fair: overdue requests", overdue, f->overdue);
+        elders += r->seq.elder;
+    for (uint32_t i = 0; i < s->running_count; i++)
+        elders += s->running[i]->seq.elder;
+    if (elders != (f->elder != NULL) || (f->elder != NULL && !f->elder->seq.elder))
+        return wrong(fault, "fair: elders", elders, f->elder != NULL);
     for (const struct request *r = f->paused; r != NULL; r = r->seq.fair_next)
         waiting += r->seq.again;
     for (uint32_t c = 0; c < CLASSES; c++) {

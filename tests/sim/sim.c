@@ -48,7 +48,8 @@ static const struct client *oldest_of(const struct world *w)
 
 /* I8. While it runs, the oldest request moves in every step, unless another computes tokens for
  * it, at least as many in each as are worth a copy, up to the end of a block. While it waits,
- * its patience ends, and then those that run. */
+ * its patience ends, then maybe a younger one that was put before everybody meanwhile, then those
+ * that run. */
 static bool check_oldest(struct world *w, bool excused)
 {
     struct progress *p = &w->progress;
@@ -72,7 +73,7 @@ static bool check_oldest(struct world *w, bool excused)
     p->running = seq->state == SEQ_RUNNING;
     if (p->idle > KV_BLOCK_TOKENS / FORK_TOKENS)
         return world_broken(w, "I8: the oldest request runs and does not move", p->order, p->idle);
-    if (p->waited > w->config.patience_us / w->symbolic.step_us + p->drain + 3)
+    if (p->waited > w->config.patience_us / w->symbolic.step_us + 2 * p->drain + 6)
         return world_broken(w, "I8: the oldest request waits", p->order, p->waited);
     return true;
 }
