@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* fair - the order of admission:
  *
- *   1 the elder: the oldest that waits becomes it when its patience is over, if there is none. One at
- *     a time, so that a long queue of one tenant or class does not pass for urgent; all in turn, so
- *     that every wait has a bound
+ *   1 the elder: the oldest that waits becomes it when its patience is over, if there is none.
+ *     One at a time, so that a long queue of one tenant or class does not pass for urgent; all
+ *     in turn, so that every wait has a bound
  *   2 who was preempted, unless the next new one is of a better class, or of a tenant that has used
  *     less
  *   3 the class that has used least for its weight (8 : 4 : 1), in it the tenant that has used

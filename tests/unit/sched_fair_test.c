@@ -291,8 +291,8 @@ static int by_size(const void *a, const void *b)
 }
 
 /* 95 of 100 gaps between tokens of the two are as long or shorter, on a machine where a row costs
- * row_us beyond knee_rows, while so many spare jobs are kept in the queue. *ended: those that came to
- * their end. */
+ * row_us beyond knee_rows, while so many spare jobs are kept in the queue. *ended: those that came
+ * to their end. */
 static uint32_t gap_p95_us(uint32_t row_us, uint32_t knee_rows, uint32_t jobs, uint32_t *ended)
 {
     struct talk *t = mem_alloc(sizeof *t);
