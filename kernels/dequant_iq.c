@@ -161,15 +161,19 @@ void dequant_iq4_xs(const uint8_t *b, float *y)
     }
 }
 
+/* Half of 2^(e - 127); subnormal at the lower end. */
+float half_e8m0(uint32_t e)
+{
+    return f32_from_bits(e < 2 ? 0x200000u << e : (e - 1) << 23);
+}
+
 void dequant_mxfp4(const uint8_t *b, float *y)
 {
-    /* Half of 2^(e - 127), as the levels are doubled; subnormal at the lower end. */
-    uint32_t e = b[0];
-    put_nibbles(y, b + 1, 16, fp4_levels, f32_from_bits(e < 2 ? 0x200000u << e : (e - 1) << 23));
+    put_nibbles(y, b + 1, 16, fp4_levels, half_e8m0(b[0]));
 }
 
 /* Half of an unsigned E4M3 number; 0x7f, its NaN, counts as 0. */
-static float half_ue4m3(uint32_t v)
+float half_ue4m3(uint32_t v)
 {
     uint32_t exponent = v >> 3 & 15, fraction = v & 7;
     if (v == 0x7f)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* quantize - see quantize.h. Two kinds of fit, both by trying a few ways to round and keeping the
  * one whose least-squares scale leaves the smallest error:
- *   fit_scale       y = s q, q signed                 (Q6_K groups)
- *   fit_scale_min   y = s q + m, q >= 0, m <= 0       (Q4_K, Q5_K groups)
+ *   fit_scale       y = s q, q signed                 (Q3_K, Q6_K groups)
+ *   fit_scale_min   y = s q + m, q >= 0, m <= 0       (Q2_K, Q4_K, Q5_K groups)
  * The formats of 32 elements take the scale that their extreme value asks for, as everybody's files
  * do. In the 256-element formats the group scales are themselves rounded to 6 or 8 bits; the quants
  * are then chosen anew for the scales as they are stored. */
@@ -12,47 +12,7 @@
 #include <string.h>
 
 #include "core/must.h"
-#include "kernels/f16.h"
-
-typedef void quantize_block_fn(const float *x, uint8_t *b);
-
-static void store_u16(uint8_t *p, uint16_t v)
-{
-    memcpy(p, &v, sizeof v);
-}
-
-/* Stores a scale and gives back what a reader will see. */
-static float store_f16(uint8_t *p, float v)
-{
-    uint16_t h = f32_to_f16(v);
-    store_u16(p, h);
-    return f16_to_f32(h);
-}
-
-/* Nearest whole number within [low, high], ties to even; low for NaN. */
-static int nearest(float v, int low, int high)
-{
-    if (!(v > (float)low))
-        return low;
-    if (v >= (float)high)
-        return high;
-    return (int)((v + 0x1.8p23f) - 0x1.8p23f);
-}
-
-static float inverse(float v)
-{
-    return v != 0.0f ? 1.0f / v : 0.0f;
-}
-
-/* The element of largest magnitude, with its sign. */
-static float extreme(const float *x, int n)
-{
-    float best = 0.0f;
-    for (int i = 0; i < n; i++)
-        if (fabsf(x[i]) > fabsf(best))
-            best = x[i];
-    return best;
-}
+#include "kernels/quantize_block.h"
 
 static void range(const float *x, int n, float *min, float *max)
 {
@@ -136,11 +96,11 @@ static void quantize_q5_1(const float *x, uint8_t *b)
     pack_nibbles(b + 8, q);
 }
 
-/* Scale s and minimum m <= 0 for 32 values as s q + m, q in [0, top]. */
-static void fit_scale_min(const float x[32], int top, float *scale, float *min)
+/* Scale s and minimum m <= 0 for n values, at most 32, as s q + m, q in [0, top]. */
+static void fit_scale_min(const float *x, int n, int top, float *scale, float *min)
 {
     float low, high, error_best = INFINITY;
-    range(x, 32, &low, &high);
+    range(x, n, &low, &high);
     low = low < 0.0f ? low : 0.0f;
     *scale = 0.0f;
     *min = low;
@@ -150,7 +110,7 @@ static void fit_scale_min(const float x[32], int top, float *scale, float *min)
         float per_unit = ((float)top - 1.0f + 0.1f * (float)step) / (high - low);
         float sum_q = 0, sum_qq = 0, sum_x = 0, sum_qx = 0, error = 0;
         int q[32];
-        for (int i = 0; i < 32; i++) {
+        for (int i = 0; i < n; i++) {
             q[i] = nearest((x[i] - low) * per_unit, 0, top);
             sum_q += (float)q[i];
             sum_qq += (float)(q[i] * q[i]);
@@ -158,14 +118,14 @@ static void fit_scale_min(const float x[32], int top, float *scale, float *min)
             sum_qx += (float)q[i] * x[i];
         }
         /* All quants equal (det 0) happens to positive values alone: then m is 0 too. */
-        float det = 32.0f * sum_qq - sum_q * sum_q;
-        float s = (32.0f * sum_qx - sum_q * sum_x) / det;
+        float det = (float)n * sum_qq - sum_q * sum_q;
+        float s = ((float)n * sum_qx - sum_q * sum_x) / det;
         float m = (sum_qq * sum_x - sum_q * sum_qx) / det;
         if (!(det > 0.0f) || m > 0.0f) {
             m = 0.0f;
             s = sum_qx / sum_qq;
         }
-        for (int i = 0; i < 32; i++) {
+        for (int i = 0; i < n; i++) {
             float e = s * (float)q[i] + m - x[i];
             error += e * e;
         }
@@ -193,7 +153,7 @@ static void fit_groups(const float *x, int top, uint8_t *b, uint8_t q[256])
     float scale[8], min[8], scale_max = 0, min_max = 0;
     int s[8], t[8];
     for (int g = 0; g < 8; g++) {
-        fit_scale_min(x + 32 * g, top, &scale[g], &min[g]);
+        fit_scale_min(x + 32 * g, 32, top, &scale[g], &min[g]);
         scale_max = fmaxf(scale_max, scale[g]);
         min_max = fmaxf(min_max, -min[g]);
     }
@@ -273,6 +233,77 @@ static void quantize_q6_k(const float *x, uint8_t *b)
     }
 }
 
+/* Error of 16 values as s q - t with q in [0, top]. */
+static float error_of_pair(const float *x, float s, float t, int top)
+{
+    float error = 0.0f, id = inverse(s);
+    for (int i = 0; i < 16; i++) {
+        float e = s * (float)nearest((x[i] + t) * id, 0, top) - t - x[i];
+        error += e * e;
+    }
+    return error;
+}
+
+/* Of the stored scales and minima next to the wanted ones, the pair that leaves least; 4 bits are
+ * too few to round each by itself. */
+static uint8_t settle_pair(const float *x, float scale, float d, float min, float dmin)
+{
+    int s0 = nearest(scale * inverse(d), 0, 15), t0 = nearest(min * inverse(dmin), 0, 15);
+    int best = s0 | t0 << 4;
+    float least = INFINITY;
+    for (int s = s0 - 1; s <= s0 + 1; s++) {
+        for (int t = t0 - 1; t <= t0 + 1; t++) {
+            if (s < 0 || s > 15 || t < 0 || t > 15)
+                continue;
+            float error = error_of_pair(x, d * (float)s, dmin * (float)t, 3);
+            if (error < least) {
+                least = error;
+                best = s | t << 4;
+            }
+        }
+    }
+    return (uint8_t)best;
+}
+
+static void quantize_q2_k(const float *x, uint8_t *b)
+{
+    float scale[16], min[16], scale_max = 0, min_max = 0;
+    for (int g = 0; g < 16; g++) {
+        fit_scale_min(x + 16 * g, 16, 3, &scale[g], &min[g]);
+        scale_max = fmaxf(scale_max, scale[g]);
+        min_max = fmaxf(min_max, -min[g]);
+    }
+    float d = store_f16(b + 80, scale_max / 15.0f), dmin = store_f16(b + 82, min_max / 15.0f);
+    for (int g = 0; g < 16; g++)
+        b[g] = settle_pair(x + 16 * g, scale[g], d, -min[g], dmin);
+    memset(b + 16, 0, 64);
+    for (int i = 0; i < 256; i++) {
+        int s = b[i / 16] & 15, t = b[i / 16] >> 4;
+        int q = nearest((x[i] + dmin * (float)t) * inverse(d * (float)s), 0, 3);
+        b[16 + i / 128 * 32 + i % 32] |= (uint8_t)(q << (i % 128 / 32 * 2));
+    }
+}
+
+static void quantize_q3_k(const float *x, uint8_t *b)
+{
+    float scale[16];
+    int s[16];
+    for (int g = 0; g < 16; g++)
+        scale[g] = fit_scale(x + 16 * g, 4);
+    memset(b, 0, 108);
+    float d = store_f16(b + 108, extreme(scale, 16) / -32.0f);
+    for (int g = 0; g < 16; g++) {
+        s[g] = nearest(scale[g] * inverse(d), -32, 31);
+        b[96 + g % 8] |= (uint8_t)(((s[g] + 32) & 15) << (g / 8 * 4));
+        b[104 + g % 4] |= (uint8_t)((s[g] + 32) >> 4 << (g / 4 * 2));
+    }
+    for (int i = 0; i < 256; i++) {
+        int q = nearest(x[i] * inverse(d * (float)s[i / 16]), -4, 3) + 4;
+        b[i % 32] |= (uint8_t)(q >> 2 << (i / 32));
+        b[32 + i / 128 * 32 + i % 32] |= (uint8_t)((q & 3) << (i % 128 / 32 * 2));
+    }
+}
+
 static void quantize_f32(const float *x, uint8_t *b)
 {
     memcpy(b, x, sizeof *x);
@@ -289,10 +320,19 @@ static void quantize_bf16(const float *x, uint8_t *b)
 }
 
 static quantize_block_fn *const blocks[DTYPE_COUNT] = {
-    [DTYPE_F32] = quantize_f32,   [DTYPE_F16] = quantize_f16,   [DTYPE_BF16] = quantize_bf16,
-    [DTYPE_Q4_0] = quantize_q4_0, [DTYPE_Q4_1] = quantize_q4_1, [DTYPE_Q5_0] = quantize_q5_0,
-    [DTYPE_Q5_1] = quantize_q5_1, [DTYPE_Q8_0] = quantize_q8_0, [DTYPE_Q4_K] = quantize_q4_k,
-    [DTYPE_Q5_K] = quantize_q5_k, [DTYPE_Q6_K] = quantize_q6_k,
+    [DTYPE_F32] = quantize_f32,         [DTYPE_F16] = quantize_f16,
+    [DTYPE_BF16] = quantize_bf16,       [DTYPE_Q4_0] = quantize_q4_0,
+    [DTYPE_Q4_1] = quantize_q4_1,       [DTYPE_Q5_0] = quantize_q5_0,
+    [DTYPE_Q5_1] = quantize_q5_1,       [DTYPE_Q8_0] = quantize_q8_0,
+    [DTYPE_Q4_K] = quantize_q4_k,       [DTYPE_Q5_K] = quantize_q5_k,
+    [DTYPE_Q6_K] = quantize_q6_k,       [DTYPE_Q2_K] = quantize_q2_k,
+    [DTYPE_Q3_K] = quantize_q3_k,       [DTYPE_IQ4_NL] = quantize_iq4_nl,
+    [DTYPE_IQ4_XS] = quantize_iq4_xs,   [DTYPE_IQ1_M] = quantize_iq1_m,
+    [DTYPE_IQ2_S] = quantize_iq2_s,     [DTYPE_IQ3_S] = quantize_iq3_s,
+    [DTYPE_IQ3_XXS] = quantize_iq3_xxs, [DTYPE_MXFP4] = quantize_mxfp4,
+    [DTYPE_NVFP4] = quantize_nvfp4,     [DTYPE_TQ1_0] = quantize_tq1_0,
+    [DTYPE_TQ2_0] = quantize_tq2_0,     [DTYPE_Q1_0] = quantize_q1_0,
+    [DTYPE_Q2_0] = quantize_q2_0,
 };
 
 bool quantize_has(enum dtype type)
