@@ -49,6 +49,7 @@ struct gguf_key {
     enum gguf_kind elem_kind; /* of arrays; the getters refuse nested arrays */
     uint64_t count;           /* of arrays */
     const uint8_t *value;     /* of the (first) value, in the mapping, unaligned */
+    uint64_t value_bytes;     /* of all values, with the lengths inside of texts and arrays */
 };
 
 struct gguf_tensor {

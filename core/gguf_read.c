@@ -343,6 +343,7 @@ enum rc gguf_read_keys(struct gguf_reader *r, struct gguf_keys *keys)
         rc = read_key(r, key);
         if (rc != RC_OK)
             return rc;
+        key->value_bytes = (uint64_t)(r->file->base + r->pos - key->value);
         uint32_t before = name_table_add(&keys->names, key->name.text, key->name.len, i);
         if (before != NAME_NONE)
             return gguf_fault(r, RC_CORRUPT, at, "name", "is already that of key %u", before);

@@ -15,6 +15,7 @@
     X(perplexity, "score a text: quire perplexity -m MODEL -f FILE")                               \
     X(logits, "logits of every position: quire logits -m MODEL --tokens FILE -o OUT.f32")          \
     X(tokenize, "text to token ids and back: quire tokenize -m MODEL -p TEXT")                     \
+    X(quantize, "a model in another format: quire quantize IN.gguf OUT.gguf Q4_K_M")               \
     X(inspect, "what a model file holds: quire inspect MODEL [--json | --tensor NAME -o FILE]")    \
     X(help, "list the commands, or show a command's flags: quire help run")
 

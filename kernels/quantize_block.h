@@ -41,9 +41,11 @@ ATTR_INLINE int nearest(float v, int low, int high)
     return (int)((v + 0x1.8p23f) - 0x1.8p23f);
 }
 
+/* 0 for scales so small that their inverse is no number. */
 ATTR_INLINE float inverse(float v)
 {
-    return v != 0.0f ? 1.0f / v : 0.0f;
+    float id = 1.0f / v;
+    return isfinite(id) ? id : 0.0f;
 }
 
 /* The element of largest magnitude, with its sign. */

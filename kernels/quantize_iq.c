@@ -23,35 +23,65 @@ static void trial_keep(struct trial *best, double sum_xq, double sum_qq)
         *best = (struct trial){ (float)(sum_xq / sum_qq), gain };
 }
 
-/* Index of the level nearest to v, the first of equals; 0 for NaN. */
-static int nearest_level(float v, const int8_t *levels, int count)
+/* Levels in ascending order, the borders between them, and how the format writes each. */
+struct levels {
+    int count;
+    int8_t value[16];
+    float border[15];
+    uint8_t code[16];
+};
+
+#define BORDERS(a, b, c, d, e, f, g, h)                                                            \
+    (a + b) * 0.5f, (b + c) * 0.5f, (c + d) * 0.5f, (d + e) * 0.5f, (e + f) * 0.5f,                \
+        (f + g) * 0.5f, (g + h) * 0.5f
+
+static const struct levels nl_levels = {
+    16,
+    { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 },
+    { BORDERS(-127, -104, -83, -65, -49, -35, -22, -10), -4.5f,
+      BORDERS(1, 13, 25, 38, 53, 69, 89, 113) },
+    { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
+};
+
+/* Twice the values of E2M1; code 8 would be a second zero. */
+static const struct levels e2m1_levels = {
+    15,
+    { -12, -8, -6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6, 8, 12 },
+    { BORDERS(-12, -8, -6, -4, -3, -2, -1, 0), BORDERS(0, 1, 2, 3, 4, 6, 8, 12) },
+    { 15, 14, 13, 12, 11, 10, 9, 0, 1, 2, 3, 4, 5, 6, 7 },
+};
+
+static const struct levels ternary_levels = { 3, { -1, 0, 1 }, { -0.5f, 0.5f }, { 0, 1, 2 } };
+static const struct levels two_bit_levels = {
+    4, { -1, 0, 1, 2 }, { -0.5f, 0.5f, 1.5f }, { 0, 1, 2, 3 }
+};
+
+/* Index of the level nearest to v; 0 for NaN. */
+static int nearest_level(float v, const struct levels *l)
 {
-    float least = INFINITY;
-    int index = 0;
-    for (int i = 0; i < count; i++) {
-        float distance = fabsf(v - (float)levels[i]);
-        if (distance < least) {
-            least = distance;
-            index = i;
-        }
+    int first = 0;
+    for (int left = l->count; left > 1;) {
+        int half = left / 2;
+        first += v > l->border[first + half - 1] ? half : 0;
+        left -= half;
     }
-    return index;
+    return first;
 }
 
-/* Scale of n values by levels that go from levels[0] up to levels[count - 1]. The largest value is
- * tried on either end, exactly and down to the fraction `low` of what that asks for. */
-static float fit_levels(const float *x, int n, const int8_t *levels, int count, float low)
+/* Scale of n values. The largest is tried on the lowest and on the highest level, exactly and down
+ * to the fraction `low` of the scale that this asks for. */
+static float fit_levels(const float *x, int n, const struct levels *l, float low)
 {
-    enum { STEPS = 24 };
+    enum { STEPS = 12 };
     struct trial best = { 0.0f, 0.0f };
     float peak = extreme(x, n);
     for (int side = 0; side < 2; side++) {
-        float widest = peak / (float)levels[side == 0 ? 0 : count - 1];
-        for (int step = -2; step <= STEPS; step++) {
+        float widest = peak / (float)l->value[side == 0 ? 0 : l->count - 1];
+        for (int step = -1; step <= STEPS; step++) {
             float id = inverse(widest * (1.0f - (1.0f - low) * (float)step / STEPS));
             double sum_xq = 0, sum_qq = 0;
             for (int i = 0; i < n; i++) {
-                float q = (float)levels[nearest_level(x[i] * id, levels, count)];
+                float q = (float)l->value[nearest_level(x[i] * id, l)];
                 sum_xq += (double)(x[i] * q);
                 sum_qq += (double)(q * q);
             }
@@ -62,19 +92,19 @@ static float fit_levels(const float *x, int n, const int8_t *levels, int count, 
 }
 
 /* Nibbles of 2 half elements: indices of levels at this scale. */
-static void put_levels(uint8_t *p, const float *x, int half, const int8_t *levels, float scale)
+static void put_levels(uint8_t *p, const float *x, int half, const struct levels *l, float scale)
 {
     float id = inverse(scale);
     for (int j = 0; j < half; j++)
-        p[j] = (uint8_t)(nearest_level(x[j] * id, levels, 16) |
-                         nearest_level(x[j + half] * id, levels, 16) << 4);
+        p[j] = (uint8_t)(l->code[nearest_level(x[j] * id, l)] |
+                         l->code[nearest_level(x[j + half] * id, l)] << 4);
 }
 
-static float error_of_levels(const float *x, int n, const int8_t *levels, int count, float scale)
+static float error_of_levels(const float *x, int n, const struct levels *l, float scale)
 {
     float error = 0.0f, id = inverse(scale);
     for (int i = 0; i < n; i++) {
-        float e = scale * (float)levels[nearest_level(x[i] * id, levels, count)] - x[i];
+        float e = scale * (float)l->value[nearest_level(x[i] * id, l)] - x[i];
         error += e * e;
     }
     return error;
@@ -82,7 +112,7 @@ static float error_of_levels(const float *x, int n, const int8_t *levels, int co
 
 void quantize_iq4_nl(const float *x, uint8_t *b)
 {
-    put_levels(b + 2, x, 16, iq4_levels, store_f16(b, fit_levels(x, 32, iq4_levels, 16, 0.7f)));
+    put_levels(b + 2, x, 16, &nl_levels, store_f16(b, fit_levels(x, 32, &nl_levels, 0.7f)));
 }
 
 void quantize_iq4_xs(const float *x, uint8_t *b)
@@ -90,14 +120,14 @@ void quantize_iq4_xs(const float *x, uint8_t *b)
     float scale[8];
     uint32_t high = 0;
     for (int g = 0; g < 8; g++)
-        scale[g] = fit_levels(x + 32 * g, 32, iq4_levels, 16, 0.7f);
+        scale[g] = fit_levels(x + 32 * g, 32, &nl_levels, 0.7f);
     float d = store_f16(b, extreme(scale, 8) / -32.0f);
     memset(b + 4, 0, 4);
     for (int g = 0; g < 8; g++) {
         int s = nearest(scale[g] * inverse(d), -32, 31);
         b[4 + g / 2] |= (uint8_t)(((s + 32) & 15) << (g % 2 * 4));
         high |= (uint32_t)(s + 32) >> 4 << (2 * g);
-        put_levels(b + 8 + 16 * g, x + 32 * g, 16, iq4_levels, d * (float)s);
+        put_levels(b + 8 + 16 * g, x + 32 * g, 16, &nl_levels, d * (float)s);
     }
     store_u16(b + 2, (uint16_t)high);
 }
@@ -108,7 +138,7 @@ static uint32_t settle_code(const float *x, int n, float (*value)(uint32_t), int
     float least = INFINITY;
     uint32_t best = 0;
     for (int code = low < 0 ? 0 : low; code <= high; code++) {
-        float error = error_of_levels(x, n, fp4_levels, 16, value((uint32_t)code));
+        float error = error_of_levels(x, n, &e2m1_levels, value((uint32_t)code));
         if (error < least) {
             least = error;
             best = (uint32_t)code;
@@ -131,7 +161,7 @@ void quantize_mxfp4(const float *x, uint8_t *b)
 {
     int code = covering_code(x, 32, half_e8m0, 254);
     b[0] = (uint8_t)settle_code(x, 32, half_e8m0, code - 2, code);
-    put_levels(b + 1, x, 16, fp4_levels, half_e8m0(b[0]));
+    put_levels(b + 1, x, 16, &e2m1_levels, half_e8m0(b[0]));
 }
 
 void quantize_nvfp4(const float *x, uint8_t *b)
@@ -139,11 +169,9 @@ void quantize_nvfp4(const float *x, uint8_t *b)
     for (int s = 0; s < 4; s++, x += 16) {
         int code = covering_code(x, 16, half_ue4m3, 126);
         b[s] = (uint8_t)settle_code(x, 16, half_ue4m3, code - 8, code < 126 ? code + 1 : code);
-        put_levels(b + 4 + 8 * s, x, 8, fp4_levels, half_ue4m3(b[s]));
+        put_levels(b + 4 + 8 * s, x, 8, &e2m1_levels, half_ue4m3(b[s]));
     }
 }
-
-static const int8_t trits[3] = { -1, 0, 1 };
 
 void quantize_tq1_0(const float *x, uint8_t *b)
 {
@@ -151,14 +179,15 @@ void quantize_tq1_0(const float *x, uint8_t *b)
     static const struct {
         int at, bytes, trits;
     } runs[] = { { 0, 32, 5 }, { 32, 16, 5 }, { 48, 4, 4 } };
-    float id = inverse(store_f16(b + 52, fit_levels(x, 256, trits, 3, 0.15f)));
+    float id = inverse(store_f16(b + 52, fit_levels(x, 256, &ternary_levels, 0.15f)));
     for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
         for (int j = 0; j < runs[r].bytes; j++) {
             int number = 0;
             for (int n = 0; n < 5; n++)
-                number = number * 3 + (n < runs[r].trits
-                                           ? nearest_level(x[n * runs[r].bytes + j] * id, trits, 3)
-                                           : 0);
+                number = number * 3 +
+                         (n < runs[r].trits
+                              ? nearest_level(x[n * runs[r].bytes + j] * id, &ternary_levels)
+                              : 0);
             b[runs[r].at + j] = (uint8_t)((number * 256 + 242) / 243);
         }
         x += runs[r].bytes * runs[r].trits;
@@ -167,11 +196,11 @@ void quantize_tq1_0(const float *x, uint8_t *b)
 
 void quantize_tq2_0(const float *x, uint8_t *b)
 {
-    float id = inverse(store_f16(b + 64, fit_levels(x, 256, trits, 3, 0.15f)));
+    float id = inverse(store_f16(b + 64, fit_levels(x, 256, &ternary_levels, 0.15f)));
     memset(b, 0, 64);
     for (int i = 0; i < 256; i++)
         b[i / 128 * 32 + i % 32] |=
-            (uint8_t)(nearest_level(x[i] * id, trits, 3) << (i % 128 / 32 * 2));
+            (uint8_t)(nearest_level(x[i] * id, &ternary_levels) << (i % 128 / 32 * 2));
 }
 
 void quantize_q1_0(const float *x, uint8_t *b)
@@ -187,11 +216,10 @@ void quantize_q1_0(const float *x, uint8_t *b)
 
 void quantize_q2_0(const float *x, uint8_t *b)
 {
-    static const int8_t levels[4] = { -1, 0, 1, 2 };
-    float id = inverse(store_f16(b, fit_levels(x, 64, levels, 4, 0.25f)));
+    float id = inverse(store_f16(b, fit_levels(x, 64, &two_bit_levels, 0.25f)));
     memset(b + 2, 0, 16);
     for (int i = 0; i < 64; i++)
-        b[2 + i / 4] |= (uint8_t)(nearest_level(x[i] * id, levels, 4) << (i % 4 * 2));
+        b[2 + i / 4] |= (uint8_t)(nearest_level(x[i] * id, &two_bit_levels) << (i % 4 * 2));
 }
 
 /* A book: vectors of dim small numbers of `bits` bits, each standing for a level. */
