@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/cpus.h"
-#include "core/gguf_write.h"
+#include "core/gguf_writer.h"
 #include "core/mem.h"
 #include "core/str.h"
 #include "core/workers.h"
@@ -100,9 +100,8 @@ static enum rc convert_tensor(struct job *job, const struct gguf_tensor *t, enum
     piece_rows = piece_rows < row_total ? piece_rows : row_total;
     p.floats = mem_alloc_array((size_t)piece_rows, p.cols * sizeof *p.floats);
     p.dst = mem_alloc_array((size_t)piece_rows, p.to_row_bytes);
-    enum rc rc = p.floats != NULL && p.dst != NULL
-                     ? RC_OK
-                     : fault_set(fault, RC_NO_MEMORY, "out of memory");
+    enum rc rc =
+        p.floats != NULL && p.dst != NULL ? RC_OK : fault_set(fault, RC_NO_MEMORY, "out of memory");
     for (uint64_t done = 0; rc == RC_OK && done < row_total; done += p.row_count) {
         p.row_count = row_total - done < piece_rows ? row_total - done : piece_rows;
         p.src = t->data + done * p.from_row_bytes;
@@ -148,8 +147,7 @@ static enum rc write_directory(struct job *job, struct fault *fault)
         /* A split model becomes one file. */
         if (!str_equal(name, str_of("general.file_type")) &&
             !str_equal(name, str_of("general.quantization_version")) &&
-            !str_starts(name, str_of("split.")) &&
-            !str_equal(name, str_of("general.alignment")))
+            !str_starts(name, str_of("split.")) && !str_equal(name, str_of("general.alignment")))
             gguf_writer_copy_key(job->out, key);
     }
     gguf_writer_key_u32(job->out, "general.quantization_version", 2);

@@ -15,12 +15,12 @@
 
 /* A format for matrices, and exceptions by the role of the tensor. */
 struct quantize_mix {
-    const char *name;   /* "Q4_K_M" */
+    const char *name; /* "Q4_K_M" */
     enum dtype base;
-    enum dtype output;  /* of output.weight, and of a tied token_embd.weight */
+    enum dtype output; /* of output.weight, and of a tied token_embd.weight */
     struct quantize_share {
         enum dtype type;
-        int layers; /* enum in quantize_mix.c: none, all, the first ones, the outer and every third */
+        int layers; /* which take part: enum layers in quantize_mix.c */
     } attn_v, attn_output, ffn_down;
     int32_t file_type; /* general.file_type; -1 = there is no number */
 };

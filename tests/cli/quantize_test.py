@@ -75,7 +75,7 @@ def test_the_new_file_answers():
 def test_quantized_files_need_a_word():
     quire("quantize", source(), path("once.gguf"), "Q8_0")
     out = quire("quantize", path("once.gguf"), path("twice.gguf"), "Q4_0", status=2)
-    check("--from-quantized" in out.stderr.decode() and "Q8_0 already" in out.stderr.decode(), out.stderr)
+    check(b"--from-quantized" in out.stderr and b"Q8_0 already" in out.stderr, out.stderr)
     check(not os.path.exists(path("twice.gguf")), "a file was left behind")
     quire("quantize", path("once.gguf"), path("twice.gguf"), "Q4_0", "--from-quantized")
     equal(tensors(path("twice.gguf"))[0]["blk.0.attn_q.weight"], "Q4_0")
@@ -83,7 +83,7 @@ def test_quantized_files_need_a_word():
 
 def test_wrong_words_are_named():
     out = quire("quantize", source(), path("x.gguf"), "Q4_9", status=2)
-    check("Q4_9" in out.stderr.decode() and "Q4_K_M" in out.stderr.decode(), out.stderr)
+    check(b"Q4_9" in out.stderr and b"Q4_K_M" in out.stderr, out.stderr)
     quire("quantize", source(), status=2)
     out = quire("quantize", source(), source(), "Q8_0", status=2)
     check("choose another name" in out.stderr.decode(), out.stderr)
@@ -94,8 +94,8 @@ def test_wrong_words_are_named():
 
 def test_a_file_size_limit_leaves_nothing():
     before = set(os.listdir(os.path.dirname(path("x"))))
-    code = subprocess.run(["bash", "-c", 'ulimit -f 64; exec "$0" "$@"', QUIRE, "quantize", source(),
-                           path("full.gguf"), "Q8_0"], env=ENV, capture_output=True)
+    code = subprocess.run(["bash", "-c", 'ulimit -f 64; exec "$0" "$@"', QUIRE, "quantize",
+                           source(), path("full.gguf"), "Q8_0"], env=ENV, capture_output=True)
     equal(code.returncode, 1, code.stderr)
     check(b"cannot be written" in code.stderr, code.stderr)
     equal(set(os.listdir(os.path.dirname(path("x")))), before)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf_write - see gguf_write.h; the layout is drawn in core/gguf_read.c. The head is gathered in
+/* gguf_writer - see gguf_writer.h; the layout is drawn in core/gguf_read.c. The head is gathered in
  * memory, as it begins with counts that are known last. */
-#include "core/gguf_write.h"
+#include "core/gguf_writer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -148,8 +148,7 @@ void gguf_writer_tensor(struct gguf_writer *w, const struct gguf_tensor *t, enum
     must(!w->head_written);
     if (w->tensor_count == w->tensor_capacity) {
         uint32_t capacity = w->tensor_capacity + TENSORS_STEP;
-        uint64_t *ends =
-            mem_grow(w->ends, w->tensor_count * sizeof *ends, capacity * sizeof *ends);
+        uint64_t *ends = mem_grow(w->ends, w->tensor_count * sizeof *ends, capacity * sizeof *ends);
         if (ends == NULL) {
             fail(w, RC_NO_MEMORY);
             return;
@@ -207,8 +206,7 @@ static void write_head(struct gguf_writer *w)
     w->head_written = true;
 }
 
-enum rc gguf_writer_data(struct gguf_writer *w, const void *data, size_t bytes,
-                         struct fault *fault)
+enum rc gguf_writer_data(struct gguf_writer *w, const void *data, size_t bytes, struct fault *fault)
 {
     const char *p = data;
     if (!w->head_written)

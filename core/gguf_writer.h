@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf_write - a new GGUF file, in the order of its bytes: keys, tensor directory, tensor data.
+/* gguf_writer - a new GGUF file, in the order of its bytes: keys, tensor directory, tensor data.
  * Everything goes to a temporary file beside the wanted one, which appears whole or not at all.
  *   owner    the opener; gguf_writer_close removes what was not finished
  *   thread   one
  *   errors   RC_IO with the path, RC_NO_MEMORY; the first error sticks, later calls give it again
  *   source   GGUF specification, version 3, little endian, data aligned to 32 */
-#ifndef QUIRE_CORE_GGUF_WRITE_H
-#define QUIRE_CORE_GGUF_WRITE_H
+#ifndef QUIRE_CORE_GGUF_WRITER_H
+#define QUIRE_CORE_GGUF_WRITER_H
 
 #include <stddef.h>
 #include <stdint.h>
