@@ -5,6 +5,8 @@
 #   TINY=1                           small limits, so that wrap and overflow paths run
 #   COVER=1                          count executed lines (make cover)
 #   CC=clang  V=1                    other compiler; show commands
+#   CC=aarch64-linux-gnu-gcc         cross build: libraries from build/sysroot/aarch64 (tests/deps aarch64)
+#   BARE=1                           kernels and core without any library (boards that lack them)
 MAKEFLAGS += --no-builtin-rules
 SHELL := /bin/sh
 CC ?= cc
@@ -22,19 +24,30 @@ CONFIG := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(filter 1,$(COVER)),c
 ifneq ($(notdir $(CC)),gcc)
 CONFIG := $(CONFIG)-$(notdir $(CC))
 endif
+ifeq ($(BARE),1)
+CONFIG := $(CONFIG)-bare
+endif
 B := build/$(CONFIG)
 ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+CROSS := $(filter-out $(shell uname -m),$(ARCH))
+ifneq ($(CROSS),)
+SYSROOT := build/sysroot/$(ARCH)
+PKG_CONFIG := PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(ARCH)-linux-gnu/pkgconfig pkg-config
+else
+PKG_CONFIG := pkg-config
+endif
 
 DEPS_BUILD := gcc make pkg-config libc6-dev libjemalloc-dev liburing-dev libjansson-dev libutf8proc-dev
 DEPS_TEST := libcmocka-dev python3 python3-pip
-PKGS := jansson liburing libutf8proc $(if $(SAN),,jemalloc)
+JEMALLOC := $(if $(SAN)$(filter 1,$(BARE)),,jemalloc)
+PKGS := $(if $(filter 1,$(BARE)),,jansson liburing libutf8proc $(JEMALLOC))
 
 # Everything but these needs the libraries' headers: say so once, instead of a compiler's first complaint.
-WITHOUT_LIBS := help deps demo test model clean uninstall dist format
-HAVE_LIBS := $(shell pkg-config --exists $(PKGS) 2>/dev/null && echo yes)
+WITHOUT_LIBS := help deps demo test model clean uninstall dist format cross
+HAVE_LIBS := $(if $(PKGS),$(shell $(PKG_CONFIG) --exists $(PKGS) 2>/dev/null && echo yes),yes)
 ifneq ($(HAVE_LIBS),yes)
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(WITHOUT_LIBS),$(MAKECMDGOALS)),all),)
-$(error libraries are missing ($(strip $(PKGS))): run `make deps` once, then make again)
+$(error libraries are missing ($(strip $(PKGS))): run `$(if $(CROSS),tests/deps $(ARCH),make deps)` once, then make again)
 endif
 endif
 WARN := -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion -Wshadow -Wvla -Wundef \
@@ -51,15 +64,16 @@ WARN += -Werror
 endif
 
 SLOW := $(if $(SAN)$(filter 1,$(DEBUG) $(COVER)),1,0)
-CPPFLAGS += -I. -D_GNU_SOURCE -DQUIRE_JEMALLOC=$(if $(SAN),0,1) -DQUIRE_SLOW_CHECKS=$(SLOW) \
+CPPFLAGS += -I. -D_GNU_SOURCE -DQUIRE_JEMALLOC=$(if $(JEMALLOC),1,0) -DQUIRE_SLOW_CHECKS=$(SLOW) \
 	-DQUIRE_TINY=$(if $(filter 1,$(TINY)),1,0) $(if $(SAN),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 COVER_FLAGS := $(if $(filter 1,$(COVER)),--coverage -fprofile-update=atomic)
 CFLAGS += -std=c17 $(if $(filter 1,$(DEBUG) $(COVER)),-O1,-O2) -g -pthread -ffp-contract=off -fno-math-errno \
 	-fno-omit-frame-pointer -fno-common -fvisibility=hidden -fPIE -fstack-protector-strong \
 	-ffile-prefix-map=$(CURDIR)=. $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all) $(COVER_FLAGS)
-CPPFLAGS += $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+CPPFLAGS += $(if $(PKGS),$(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)))
 LDFLAGS += -pie -pthread -Wl,-z,relro,-z,now $(if $(SAN),-fsanitize=$(SAN)) $(COVER_FLAGS)
-LDLIBS += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm
+LDLIBS += $(if $(PKGS),$(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)) -lm
+LDFLAGS += $(if $(CROSS),-Wl$(comma)-rpath-link=$(SYSROOT)/usr/lib/$(ARCH)-linux-gnu)
 
 # One translation unit per instruction set, its flags chosen by the end of its name.
 flags_avx2 := -mavx2 -mfma -mf16c
@@ -73,6 +87,9 @@ isa_flags = $(flags_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 SRC := $(sort $(wildcard core/*.c kvpool/*.c sched/*.c kernels/*.c kernels/ref/*.c frontend/*.c frontend/*/*.c))
 SRC += $(if $(filter x86_64,$(ARCH)),$(sort $(wildcard kernels/x86/*.c)))
 SRC += $(if $(filter aarch64,$(ARCH)),$(sort $(wildcard kernels/arm/*.c)))
+ifeq ($(BARE),1)
+SRC := $(filter-out frontend/% core/unicode.c,$(SRC)) # they include the libraries' headers
+endif
 LIB_SRC := $(filter-out frontend/main.c,$(SRC))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 MAIN_OBJ := $(B)/frontend/main.o
@@ -82,7 +99,7 @@ HELPER_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(filter-out %_test.c,$(wildcard te
 FIXTURE_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/mkmodel/*.c)))
 TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
 
-.PHONY: all help deps test test-run unit tools sim clean model demo build/quire \
+.PHONY: all help deps test test-run unit tools sim clean model demo cross build/quire \
 	cover analyze format install uninstall dist
 .SECONDARY:
 .DEFAULT_GOAL := all
@@ -97,7 +114,7 @@ deps:  ## Install the Debian packages that building and testing need
 
 # The link is for users: release builds alone set it, and each of them does.
 build/quire: $(B)/quire
-	$(Q)$(if $(filter release%,$(CONFIG)),ln -sfn $(CONFIG)/quire $@)
+	$(Q)$(if $(CROSS),,$(if $(filter release%,$(CONFIG)),ln -sfn $(CONFIG)/quire $@))
 
 $(B)/libquire.a: $(LIB_OBJ)
 	$(call say,AR,$@)
@@ -114,11 +131,12 @@ $(B)/%.o: %.c Makefile
 
 $(UNIT_ALL): $(B)/%: $(B)/%.o $(HELPER_OBJ) $(FIXTURE_OBJ) $(B)/libquire.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs cmocka) $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell $(PKG_CONFIG) --libs cmocka) $(LDLIBS)
 
+$(B)/tests/tools/logits: $(B)/tests/unit/rig.o
 $(TOOL_BIN): $(B)/%: $(B)/%.o $(FIXTURE_OBJ) $(B)/libquire.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS)
 
 model: deps  ## Fetch SmolLM2-135M-Instruct into models/ (98 MB, digest checked)
 	$(Q)examples/fetch-model
@@ -143,6 +161,9 @@ test: deps  ## Install what is needed, run every test
 
 test-run: all $(UNIT_BIN) $(TOOL_BIN)
 	$(Q)B=$(B) tests/run $(if $(K),-k $(K)) $(UNIT_BIN) $(sort $(wildcard tests/cli/*_test.py tests/tidy/*_test.py))
+
+cross:  ## Build for aarch64 and riscv64; kernels and tiny models under qemu
+	$(Q)tests/cross
 
 cover:  ## Run the C tests and print the share of lines executed, by folder
 	$(Q)$(MAKE) COVER=1 unit

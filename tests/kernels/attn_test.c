@@ -122,9 +122,10 @@ static void test_attn_levels_equal_reference(void **state)
         struct dice d = { 21 };
         kernels_open(&k, (enum isa)isa);
         levels++;
-        for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        for (size_t i = 0; i < sizeof dims / sizeof *dims; i += few_shapes() ? 2 : 1) {
             /* Wide heads take few shapes: the reference is slow. */
-            for (size_t s = 0; s<sizeof shapes / sizeof *shapes; s += dims[i]> 96 ? 3 : 1) {
+            const size_t step = dims[i] > 96 || few_shapes() ? 3 : 1;
+            for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s += step) {
                 uint32_t pos = positions[(i * 5 + s) % (sizeof positions / sizeof *positions)];
                 fill_pool(&d, dims[i], pos + shapes[s][0]);
                 compare(&ref, &k, &d, shapes[s][0], shapes[s][1], pos);

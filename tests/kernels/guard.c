@@ -48,6 +48,11 @@ void guard_read_only(const struct guard *g, int on)
     check(mprotect(g->base, g->bytes, on ? PROT_READ : PROT_READ | PROT_WRITE) == 0, "mprotect");
 }
 
+int few_shapes(void)
+{
+    return getenv("QUIRE_FEW_SHAPES") != NULL;
+}
+
 uint64_t dice_u64(struct dice *d)
 {
     d->state += 0x9e3779b97f4a7c15u;

@@ -234,9 +234,9 @@ static void test_matmul_all_shapes(void **state)
     for (uint32_t f = 0; f < FORMATS; f++) {
         if (!has_level(&formats[f]))
             continue;
-        for (uint32_t r = 0; r < COUNT(row_list); r++)
-            for (uint32_t c = 0; c < COUNT(col_list); c++)
-                for (uint32_t b = 0; b < COUNT(block_list); b++) {
+        for (uint32_t r = 0; r < COUNT(row_list); r += few_shapes() ? 3 : 1)
+            for (uint32_t c = 0; c < COUNT(col_list); c += few_shapes() ? 4 : 1)
+                for (uint32_t b = 0; b < COUNT(block_list); b += few_shapes() ? 2 : 1) {
                     struct kase k = { .format = &formats[f],
                                       .rows = row_list[r],
                                       .cols = col_list[c],
@@ -260,7 +260,7 @@ static void test_matmul_ranges_and_epilogue(void **state)
     for (uint32_t f = 0; f < FORMATS; f++) {
         if (!has_level(&formats[f]))
             continue;
-        for (int i = 0; i < 200; i++) {
+        for (int i = 0; i < (few_shapes() ? 40 : 200); i++) {
             struct kase k = { .format = &formats[f],
                               .rows = 8 + dice_below(&d, ROWS_MAX - 8),
                               .cols = 1 + dice_below(&d, 9),
@@ -284,7 +284,7 @@ static void test_matmul_edges(void **state)
     for (uint32_t f = 0; f < FORMATS; f++) {
         if (!has_level(&formats[f]))
             continue;
-        for (int i = 0; i < 600; i++) {
+        for (int i = 0; i < (few_shapes() ? 150 : 600); i++) {
             struct kase k = { .format = &formats[f],
                               .rows = 16,
                               .cols = 1 + dice_below(&d, 5),
@@ -303,7 +303,7 @@ static void test_matmul_weights_at_every_offset(void **state)
     for (uint32_t f = 0; f < FORMATS; f++) {
         if (!has_level(&formats[f]))
             continue;
-        for (size_t offset = 0; offset < 64; offset++) {
+        for (size_t offset = 0; offset < 64; offset += few_shapes() ? 9 : 1) {
             struct kase k = { .format = &formats[f],
                               .rows = 17,
                               .cols = 3,
@@ -322,7 +322,7 @@ static void test_matmul_is_invariant(void **state)
     static float want[OUT_MAX];
     struct dice d = { 5 };
     for (uint32_t f = 0; f < FORMATS; f++) {
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < (few_shapes() ? 1 : 6); i++) {
             struct kase k = { .format = &formats[f],
                               .rows = 17 + dice_below(&d, 48),
                               .cols = 1 + dice_below(&d, COLS_MAX - 1),
@@ -354,7 +354,7 @@ static void test_act_quantizers(void **state)
             *want = malloc(act_row_bytes(ACT_F32, K_MAX));
     assert_non_null(want);
     for (uint32_t kind = 0; kind < ACT_KINDS; kind++) {
-        for (int i = 0; i < 3000; i++) {
+        for (int i = 0; i < (few_shapes() ? 600 : 3000); i++) {
             uint32_t k = kind == ACT_F32     ? 1 + dice_below(&d, 600)
                          : kind == ACT_Q8_32 ? 32 * (1 + dice_below(&d, 9))
                                              : 256 * (1 + dice_below(&d, 4));
