@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* dialect - the seam between a server and what a request means. A dialect (completions, chat,
+ * messages, responses) turns a body into a job, and the job's growing answer into frames of a
+ * stream or one body. It knows no sockets, headers, pings or queues; a server knows no fields.
+ *
+ *   open (helper thread) -> completion_submit -> take, take, ... true -> body -> close
+ *
+ *   owner    the server owns a job from open to close; contexts and calls outlive it
+ *   thread   open and queries: any, several at once. The rest: the consumer of the scheduler's
+ *            events
+ *   errors   open: the whole answer is the error's. Later: completion.failed and completion.error,
+ *            which a streaming take writes as its last frames */
+#ifndef QUIRE_FRONTEND_API_DIALECT_H
+#define QUIRE_FRONTEND_API_DIALECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "core/detok.h"
+#include "core/err.h"
+#include "frontend/api/completion.h"
+#include "frontend/api/schema.h"
+#include "frontend/engine.h"
+
+struct chat_model;
+
+/* What all calls share: constant while a server runs. */
+struct api_context {
+    struct engine *engine;
+    const struct completion_params *defaults;      /* where a body does not say it */
+    const struct completion_params *chat_defaults; /* the same for conversations */
+    const struct chat_model *chat;
+    bool special; /* control tokens in plain prompts are recognized; never in conversations */
+};
+
+/* One call: constant from open to close. */
+struct api_call {
+    char id[40];     /* unique, without a prefix: "cmpl-" and the like are the dialect's */
+    int64_t created; /* seconds since 1970 */
+    enum priority priority;
+    uint64_t tenant;
+    void *user; /* open puts it into completion.user */
+};
+
+struct dialect {
+    const char *name; /* in log lines: "chat" */
+    const char *ping; /* a frame that means nothing, for silences in a stream: ":\n\n" */
+    /* Checks and encodes everything, submits nothing. The body is borrowed: keep a reference. */
+    enum rc (*open)(void **job, const struct api_context *x, const struct api_call *call,
+                    json_t *body, struct api_error *error);
+    /* What runs: for submission, cancelling, params.stream, numbers of log lines. One for a job. */
+    struct completion *(*completion)(void *job);
+    /* Reads what is new; true when all of it has ended (failed or not), once. With frames: appends
+     * complete frames, all the last ones when it returns true. Without memory it fails the
+     * completion. */
+    bool (*take)(void *job, struct text *frames);
+    /* After take was true without a failure: the answer as a new reference; NULL without memory. */
+    json_t *(*body)(const void *job);
+    /* The body of an answer that is an error; NULL without memory. */
+    json_t *(*error_body)(const struct api_error *error);
+    /* All requests of the completion have ended, or none was submitted. */
+    void (*close)(void *job);
+};
+
+/* api_query - a question that runs no model: tokenize, apply-template, count_tokens. The body's
+ * answer, or NULL with the error. */
+typedef json_t *api_query(const struct api_context *x, json_t *body, struct api_error *error);
+
+#endif
