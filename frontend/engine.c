@@ -23,6 +23,8 @@
 #include "core/mem.h"
 #include "core/must.h"
 #include "frontend/budget.h"
+#include "frontend/engine_store.h"
+#include "kvpool/blockfile.h"
 
 struct engine_thread {
     pthread_t id;
@@ -189,6 +191,20 @@ static void print_start(const struct engine *e, const struct budget *b, const st
         fprintf(stderr, "threads   %u, as asked", o->threads);
     fprintf(stderr, "; isa %s, activations %s\n", isa_name(exec_cpu_isa(e->exec)),
             o->act == 0 ? "int8" : "f32");
+    engine_store_print(e);
+}
+
+/* With -v: what the scheduler counted. */
+static void print_end(const struct engine *e)
+{
+    struct sched_stats s = sched_stats_get(e->sched);
+    fprintf(stderr,
+            "steps     %llu with %llu rows; %llu preemptions, %llu prompt tokens reused, "
+            "%llu waits for the block file\n",
+            (unsigned long long)s.steps, (unsigned long long)s.rows,
+            (unsigned long long)s.preemptions, (unsigned long long)s.cached_tokens,
+            (unsigned long long)s.io_waits);
+    engine_store_report(e);
 }
 
 /* The second row of the picture; after an error close_compute cleans up. */
@@ -197,8 +213,12 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
     const struct engine_options *o = &e->options;
     struct budget budget;
     struct cpus cpus;
+    struct chaos chaos;
     budget_read(&budget, "");
-    enum rc rc = cpus_read(&cpus, "");
+    enum rc rc = chaos_parse(&chaos, o->chaos, fault);
+    if (rc != RC_OK)
+        return rc;
+    rc = cpus_read(&cpus, "");
     if (rc != RC_OK)
         return fault_set(fault, rc, "the usable CPUs cannot be read: %s", rc_text(rc));
     rc = resolve_options(e, &budget, &cpus, fault);
@@ -207,6 +227,8 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
     if (rc == RC_OK)
         rc = kvpool_open(&e->pool, round_to_blocks(o->kv_tokens), exec_cpu_block_bytes(e->model),
                          fault);
+    if (rc == RC_OK)
+        rc = engine_store_open(e, chaos.io, fault);
     if (rc != RC_OK)
         return rc;
     struct exec_cpu_config config = {
@@ -233,6 +255,10 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
         .step_prefill_tokens = e->needs.step_prefill_tokens,
         .itl_us = o->itl_ms * 1000,
         .requests_max = e->needs.requests_max,
+        .no_prefix_cache = o->no_prefix_cache,
+        .chaos_preempt_steps = chaos.preempt,
+        .chaos_alloc = chaos.alloc,
+        .audit_steps = o->audit_steps,
     };
     rc = sched_open(&e->sched, &sched, e->pool, exec_cpu_executor(e->exec), e->clock, fault);
     if (rc == RC_OK && !o->quiet)
@@ -242,10 +268,15 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
 
 static void close_compute(struct engine *e)
 {
-    if (e->sched != NULL)
+    if (e->sched != NULL) {
+        if (e->options.verbose > 0)
+            print_end(e);
         sched_close(e->sched);
+    }
     exec_cpu_close(e->exec);
     kvpool_close(e->pool);
+    blockfile_close(e->blocks);
+    e->blocks = NULL;
     workers_close(e->workers);
     e->sched = NULL;
     e->exec = NULL;

@@ -37,6 +37,14 @@ struct engine_options {
     uint32_t act;          /* --act: 0 = int8, 1 = f32 */
     uint32_t verbose;      /* -v */
     bool quiet;            /* -q */
+    /* what fails when, and who looks (frontend/engine_store.h) */
+    const char *swap;        /* --swap */
+    uint64_t swap_bytes;     /* --swap-size */
+    uint64_t swap_day_bytes; /* --swap-day */
+    uint32_t swap_io;        /* --swap-io: 0 = auto, 1 = plain */
+    bool no_prefix_cache;    /* --no-prefix-cache */
+    uint32_t audit_steps;    /* --audit */
+    const char *chaos;       /* --chaos */
 };
 
 extern const struct option engine_option_rows[];
@@ -60,6 +68,7 @@ struct engine {
     struct tokenizer *tokenizer;
     struct workers *workers;
     struct kvpool *pool;
+    struct blockfile *blocks; /* behind the pool, or NULL */
     struct exec_cpu *exec;
     struct sched *sched;
     struct clock clock;

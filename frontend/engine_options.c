@@ -9,6 +9,8 @@ _Static_assert(sizeof isa_choices / sizeof isa_choices[0] == ISA_COUNT + 2,
 
 static const char *const act_choices[] = { "int8", "f32", NULL };
 
+static const char *const swap_io_choices[] = { "auto", "plain", NULL };
+
 #define AT(member) offsetof(struct engine_options, member)
 
 const struct option engine_option_rows[] = {
@@ -30,6 +32,21 @@ const struct option engine_option_rows[] = {
       "highest instruction set to use: auto, scalar, avx2, ... (same results)" },
     { "--act", OPTION_CHOICE, AT(act), 0, 0, "KIND", act_choices,
       "activations: int8, or f32 (slow; the yardstick)" },
+    { "--swap", OPTION_TEXT, AT(swap), 0, 0, "DIR", NULL,
+      "blocks that a preempted request will want again go to a nameless file in DIR" },
+    { "--swap-size", OPTION_U64, AT(swap_bytes), 0, 0, "BYTES", NULL,
+      "of that file; 0 = four times the KV pool, at most half of what is free on the disk" },
+    { "--swap-day", OPTION_U64, AT(swap_day_bytes), 0, 0, "BYTES", NULL,
+      "written to it in a day at most (flash wears out); beyond that blocks are computed again" },
+    { "--swap-io", OPTION_CHOICE, AT(swap_io), 0, 0, "KIND", swap_io_choices,
+      "auto: io_uring where the system allows it; plain: ordinary calls" },
+    { "--no-prefix-cache", OPTION_FLAG, AT(no_prefix_cache), 0, 0, NULL, NULL,
+      "no request takes over what another has computed" },
+    { "--audit", OPTION_U32, AT(audit_steps), 0, 0, "N", NULL,
+      "checks every invariant of scheduler and KV pool after every N steps; 0 = never" },
+    { "--chaos", OPTION_TEXT, AT(chaos), 0, 0, "LIST", NULL,
+      "preempt=N,alloc=N,io=N: a preemption every N steps, every Nth allocation of blocks and "
+      "transfer fails; answers stay the same" },
     { "-q --quiet", OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, "no start lines, no progress" },
     { "-v --verbose", OPTION_COUNT, AT(verbose), 0, 0, NULL, NULL, "say more" },
 };

@@ -107,6 +107,11 @@ void blockfile_close(struct blockfile *f)
     mem_free(f);
 }
 
+bool blockfile_uring(const struct blockfile *f)
+{
+    return f->uring;
+}
+
 const char *blockfile_mode(const struct blockfile *f)
 {
     if (f->uring)

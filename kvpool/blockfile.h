@@ -24,6 +24,8 @@ void blockfile_close(struct blockfile *f);
 
 struct blockio blockfile_io(struct blockfile *f);
 
+bool blockfile_uring(const struct blockfile *f);
+
 /* blockfile_mode - what is really in use: "io_uring, direct", "plain calls", ... */
 const char *blockfile_mode(const struct blockfile *f);
 

@@ -53,7 +53,7 @@ static bool admit_one(struct sched *s, struct request *r)
         return false;
     uint64_t need = table_need(t, s->pool, &view);
     bool fits = need <= kvpool_available_count(s->pool);
-    if (!fits || (s->running_count > 0 && !foreseen(s, r, need)) ||
+    if (!fits || (s->running_count > 0 && !foreseen(s, r, need)) || alloc_chaos(s) ||
         table_acquire(t, s->pool, &view) != RC_OK) {
         s->blocked = (struct blocked){
             .order = r->seq.order,

@@ -149,7 +149,8 @@ static void plan_decode_row(struct planner *p, uint32_t *i)
 {
     struct sched *s = p->s;
     struct request *r = s->running[*i];
-    enum rc rc = RC_OK;
+    bool opens = kv_blocks_for(r->seq.known) > r->seq.table.count;
+    enum rc rc = opens && alloc_chaos(s) ? make_room(s, *i) : RC_OK;
     while (rc == RC_OK && table_extend(&r->seq.table, s->pool, r->seq.known) == RC_FULL)
         rc = make_room(s, *i);
     if (rc == RC_FULL)

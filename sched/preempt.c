@@ -61,3 +61,11 @@ void preempt_chaos(struct sched *s)
     preempt(s, s->running[s->running_count - 1]);
     s->preempted++;
 }
+
+/* alloc_chaos - an allocation that fails without need; never for one that runs alone, whom the
+ * whole pool is promised. */
+bool alloc_chaos(struct sched *s)
+{
+    uint32_t every = s->config.chaos_alloc;
+    return every > 0 && s->running_count > 1 && ++s->allocs % every == 0;
+}

@@ -151,6 +151,7 @@ struct sched {
     uint32_t *tables;   /* and its block tables */
     struct batch_result *results;
     uint32_t preempted; /* in this step */
+    uint32_t allocs;    /* counted for chaos */
     uint32_t io_waits;  /* sequences that this step leaves out until the store has moved a block */
 
     /* shared */
@@ -207,6 +208,7 @@ size_t plan_tables_bytes(const struct sched *s);
 enum rc make_room(struct sched *s, uint32_t needy);
 void preempt(struct sched *s, struct request *victim);
 void preempt_chaos(struct sched *s);
+bool alloc_chaos(struct sched *s); /* whether to behave as if no block were to be had */
 void commit_step(struct sched *s, const struct plan *plan, enum rc rc);
 
 /* stats.c */

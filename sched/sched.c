@@ -10,6 +10,8 @@
  * two steps, so a cancel or an audit there finds a whole state. Refused: planning the next step
  * while this one runs (placeholder tokens, deferred frees; it would hide some microseconds of
  * planning behind milliseconds of compute). */
+#include <stdio.h>
+
 #include "core/mem.h"
 #include "core/must.h"
 #include "kvpool/audit.h"
@@ -237,6 +239,16 @@ static enum rc run_plan(struct sched *s, const struct plan *plan)
     return rc;
 }
 
+/* --audit: a broken invariant is a wrong program. */
+static void audit_or_die(struct sched *s)
+{
+    struct fault fault = { 0 };
+    enum rc rc = sched_audit(s, &fault);
+    if (rc != RC_OK)
+        fprintf(stderr, "audit after step %llu: %s\n", (unsigned long long)s->step, fault.text);
+    must(rc == RC_OK);
+}
+
 bool sched_step(struct sched *s)
 {
     must(s->magic == SCHED_MAGIC);
@@ -255,6 +267,8 @@ bool sched_step(struct sched *s)
         count_up(&s->counters.steps, 1);
     }
     arena_reset(&s->arena, mark);
+    if (planned && s->config.audit_steps > 0 && s->step % s->config.audit_steps == 0)
+        audit_or_die(s);
     count_up(&s->counters.io_waits, s->io_waits);
     if (!planned && s->io_waits > 0)
         store_poll(s->pool, true);

@@ -28,8 +28,12 @@ struct sched_config {
     /* --no-prefix-cache: no request takes over what another computed */
     uint64_t patience_us; /* who waits longer goes before everybody; 0 = half a minute */
     bool no_prefix_cache;
-    /* --chaos preempt=N: every N steps the youngest gives way; 0 = off */
+    /* --chaos preempt=N: every N steps the youngest gives way; alloc=N: every Nth time that a
+     * running sequence wants a block, or a waiting one would begin beside others, none is to be
+     * had. 0 = off */
     uint32_t chaos_preempt_steps;
+    uint32_t chaos_alloc;
+    uint32_t audit_steps; /* --audit N: sched_audit after every N steps, must() pass; 0 = off */
 };
 
 struct sched_stats {
