@@ -14,6 +14,7 @@
 
 #include "core/mem.h"
 #include "core/rng.h"
+#include "frontend/bench/bench.h"
 #include "frontend/commands.h"
 #include "frontend/engine.h"
 #include "frontend/interrupt.h"
@@ -48,7 +49,7 @@ struct bench {
     uint32_t table_blocks; /* blocks of each sequence's table */
     uint32_t *tables;      /* [sequence][table_blocks] */
     int32_t *prompts;      /* [sequence][prompt_max] */
-    size_t taken_count; /* blocks in tables that are ours */
+    size_t taken_count;    /* blocks in tables that are ours */
     uint32_t prompt_max, sequence_max;
     int32_t *tokens;              /* [rows] of a step */
     struct batch_span *spans;     /* [sequence] */
@@ -302,8 +303,18 @@ static enum rc size_engine(struct engine_options *e, const struct bench_options 
     return RC_OK;
 }
 
+static const struct kind {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} kinds[] = {
+    { "serve", bench_serve },
+};
+
 int cmd_bench(int argc, char **argv)
 {
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (argc > 1 && strcmp(argv[1], kinds[i].name) == 0)
+            return kinds[i].run(argc - 1, argv + 1);
     struct bench_options o = { .prompts = { { 128 }, 1 },
                                .outputs = { { 32 }, 1 },
                                .parallels = { { 1, 2, 4, 8, 16 }, 5 },
@@ -316,7 +327,8 @@ int cmd_bench(int argc, char **argv)
     };
     struct option_set set = { "bench",
                               "-m MODEL [-npp N,..] [-ntg N,..] [-npl N,..]",
-                              "Measures prefill and decode at several batch sizes.",
+                              "Measures prefill and decode at several batch sizes. Other kinds: "
+                              "quire bench serve URL.",
                               groups,
                               2,
                               NULL,
