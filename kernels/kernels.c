@@ -27,5 +27,12 @@ void kernels_open(struct kernels *k, enum isa isa)
         vec_fill_avx2(&k->vec);
         attn_fill_avx2(&k->attn);
     }
+#elif defined(__aarch64__)
+    if (k->isa >= ISA_NEON)
+        matmul_fill_neon(&k->matmul);
+    if (k->isa >= ISA_DOTPROD)
+        matmul_fill_dotprod(&k->matmul);
+    if (k->isa >= ISA_I8MM)
+        matmul_fill_i8mm(&k->matmul);
 #endif
 }
