@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ops_neon - the operations of kernels/tile/tile.h on four lanes of NEON, for all ARM levels. The
- * levels differ in how sums over codes are made and, for i8mm, in where codes lie; their headers are
- * included after this one. Needs no more than ARMv8-A. */
+ * levels differ in how sums over codes are made and, for i8mm, in where codes lie; their headers
+ * are included after this one. Needs no more than ARMv8-A. */
 #ifndef QUIRE_KERNELS_ARM_OPS_NEON_H
 #define QUIRE_KERNELS_ARM_OPS_NEON_H
 
@@ -14,8 +14,8 @@
 #include "core/attr.h"
 #include "kernels/act.h"
 
-typedef int32x4_t vint;
-typedef float32x4_t vfloat;
+#define vint int32x4_t
+#define vfloat float32x4_t
 
 #define TILE_COLS 4
 enum { V_ROWS = 4, TILE_VECTORS = 4, V_CODES_SIGNED = 1 };

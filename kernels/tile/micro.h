@@ -7,8 +7,8 @@
  *   k32_min  Q4_K Q5_K          the same, 32 weights a scale
  *   k16      Q3_K Q6_K          acc = fma(round(d a), I, acc)
  *   k32      IQ4_XS             the same, 32 weights a scale, codes of 8 bits
- * Bounds of the 32-bit sums: |I| is at most 255 * 127 * 32 * 8 * 32 < 2^28 before and after a centre
- * is taken off. */
+ * Bounds of the 32-bit sums: |I| is at most 255 * 127 * 32 * 8 * 32 < 2^28 before and after a
+ * centre is taken off. */
 #ifndef QUIRE_KERNELS_TILE_MICRO_H
 #define QUIRE_KERNELS_TILE_MICRO_H
 

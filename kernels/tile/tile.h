@@ -2,8 +2,8 @@
 /* tile - quantized products for processors that add four products of bytes in one instruction (and
  * for plain NEON), written once over the operations that kernels/<arch>/ops_<level>.h gives.
  *
- *   tile     TILE_VECTORS vectors of V_ROWS weight rows each, 256 weights long: codes one byte each,
- *            four weights of a row in a lane (i8mm: eight weights of two rows), scales one int32 a
+ *   tile     TILE_VECTORS vectors of V_ROWS weight rows each, 256 weights long: codes one byte
+ *            each, four weights of a row in a lane (i8mm: eight weights of two rows), scales one int32 a
  *            lane. A lane is a row everywhere else
  *   micro    1 .. TILE_COLS columns; sums of 32 bits, so nothing saturates and codes of 8 bits are
  *            multiplied whole
@@ -23,7 +23,7 @@
  *   v_row_words(p, stride)        the 4 bytes at p of each row
  *   v_words16(w, p, stride)       the 16 bytes at p of each row: w[i] has bytes 4 i .. of a row
  *   v_codes16(w, p, stride)       the same bytes in the places that v_dots wants codes in
- *   v_high_bits(bits, i)          bit e of a row's word becomes bit 4 of code e, for the i-th of the
+ *   v_high_bits(bits, i)          bit e of a row's word becomes bit 4 of code e, for vector i of the
  *                                 eight vectors that 32 codes make
  * Included after an ops header, by one unit for each level. */
 #ifndef QUIRE_KERNELS_TILE_TILE_H
@@ -59,8 +59,8 @@ struct tile_k {
     vfloat d[TILE_VECTORS], dmin[TILE_VECTORS];
 };
 
-/* n columns, x_stride apart; acc[column][row] are the chains. next: to prefetch, or NULL, lines of it
- * a step. */
+/* n columns, x_stride apart; acc[column][row] are the chains. next: to prefetch, or NULL, lines of
+ * it a step. */
 typedef void tile_micro(const void *tile, uint32_t count, const uint8_t *x, size_t x_stride,
                         const uint8_t *next, uint32_t lines, float *acc);
 
