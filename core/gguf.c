@@ -30,6 +30,7 @@
 #define SPLIT_SUFFIX_BYTES 20u /* "-00001-of-00003.gguf" */
 #define SPLIT_SUFFIX_CAP 40u
 #define PATH_SHOWN_BYTES 100u
+#define ADVICE_BYTES 65536u /* a multiple of every page size */
 
 struct gguf {
     uint32_t magic;
@@ -87,15 +88,16 @@ static enum rc open_file(struct gguf_file *file, const char *path, struct fault 
     if (fd < 0)
         return fault_set_errno(fault, errno == ENOENT ? RC_NOT_FOUND : RC_IO,
                                "%s: cannot be opened", shown(path));
-    enum rc rc = map_fd(file, fd, fault);
-    (void)close(fd);
-    return rc;
+    file->fd = fd;
+    return map_fd(file, fd, fault);
 }
 
 static void close_file(struct gguf_file *file)
 {
     if (file->base != NULL)
         must(munmap(file->base, (size_t)file->bytes) == 0);
+    if (file->fd > 0)
+        (void)close(file->fd);
     mem_free(file->path);
     *file = (struct gguf_file){ 0 };
 }
@@ -328,6 +330,55 @@ uint64_t gguf_file_bytes(const struct gguf *g, uint32_t file_index)
 {
     must(file_index < g->file_count);
     return g->files[file_index].bytes;
+}
+
+int gguf_file_fd(const struct gguf *g, uint32_t file_index)
+{
+    must(file_index < g->file_count);
+    return g->files[file_index].fd;
+}
+
+bool gguf_locate(const struct gguf *g, const uint8_t *data, uint32_t *file_index, uint64_t *offset)
+{
+    for (uint32_t i = 0; i < g->file_count; i++) {
+        const struct gguf_file *f = &g->files[i];
+        uintptr_t at = (uintptr_t)data, base = (uintptr_t)f->base;
+        if (at < base || at >= base + f->bytes)
+            continue;
+        *file_index = i;
+        *offset = (uint64_t)(data - f->base);
+        return true;
+    }
+    return false;
+}
+
+/* Of the tensors of one file, in whole pages. */
+static uint64_t data_begin(const struct gguf *g, uint32_t file_index)
+{
+    uint64_t first = g->files[file_index].bytes;
+    for (uint32_t i = 0; i < g->tensors.count; i++) {
+        const struct gguf_tensor *t = &g->tensors.items[i];
+        if (t->file_index == file_index && t->file_offset < first)
+            first = t->file_offset;
+    }
+    return first / ADVICE_BYTES * ADVICE_BYTES;
+}
+
+enum rc gguf_advise(const struct gguf *g, enum gguf_advice advice)
+{
+    static const int advices[] = { MADV_NORMAL, MADV_RANDOM, MADV_POPULATE_READ };
+    for (uint32_t i = 0; i < g->file_count; i++) {
+        const struct gguf_file *f = &g->files[i];
+        uint64_t first = data_begin(g, i);
+        if (first == f->bytes)
+            continue;
+        size_t bytes = (size_t)(f->bytes - first);
+        int failed = advice == GGUF_LOCK ? mlock(f->base + first, bytes)
+                                         : madvise(f->base + first, bytes, advices[advice]);
+        if (failed != 0)
+            return advice == GGUF_LOCK ? RC_NO_MEMORY : RC_IO;
+    }
+    return RC_OK;
 }
 
 size_t gguf_key_count(const struct gguf *g)

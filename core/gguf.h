@@ -73,6 +73,23 @@ uint32_t gguf_file_count(const struct gguf *g);
 const char *gguf_file_path(const struct gguf *g, uint32_t file_index);
 uint64_t gguf_file_bytes(const struct gguf *g, uint32_t file_index);
 
+/* gguf_file_fd - open for reading until gguf_close; its position is nobody's. */
+int gguf_file_fd(const struct gguf *g, uint32_t file_index);
+
+/* gguf_locate - file and offset of a byte in a mapping; false when it is in none. */
+bool gguf_locate(const struct gguf *g, const uint8_t *data, uint32_t *file_index, uint64_t *offset);
+
+enum gguf_advice {
+    GGUF_STRETCHES, /* tensors are read in long stretches: as after open */
+    GGUF_PIECES,    /* a few bytes here and there: the system reads no more than is touched */
+    GGUF_TOUCH,     /* read all of it now */
+    GGUF_LOCK,      /* and keep it in memory */
+};
+
+/* gguf_advise - how the tensors will be read. RC_IO or RC_NO_MEMORY, with errno set, when the
+ * system does not follow. */
+enum rc gguf_advise(const struct gguf *g, enum gguf_advice advice) ATTR_MUST_USE;
+
 size_t gguf_key_count(const struct gguf *g);
 const struct gguf_key *gguf_key_at(const struct gguf *g, size_t index);
 const struct gguf_key *gguf_find_key(const struct gguf *g, const char *name);

@@ -19,6 +19,7 @@
 struct gguf_file {
     char *path;
     uint8_t *base; /* mapping, read-only and shared */
+    int fd;        /* of the same file, whatever becomes of its name; 0 = none */
     uint64_t bytes;
 };
 

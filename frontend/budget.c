@@ -115,3 +115,27 @@ void budget_read(struct budget *out, const char *root)
     while (str_cut(&lines, '\n', &line))
         look_at_line(out, root, line);
 }
+
+void budget_limit(struct budget *b, uint64_t bytes, uint64_t own_bytes)
+{
+    uint64_t left = own_bytes < bytes ? bytes - own_bytes : 0;
+    if (left >= b->available_bytes)
+        return;
+    b->available_bytes = left;
+    snprintf(b->reason, sizeof b->reason, "of --mem %llu MiB", (unsigned long long)(bytes >> 20));
+}
+
+uint64_t budget_own_bytes(const char *root)
+{
+    char text[FILE_BYTES];
+    uint64_t kib = 0;
+    struct str lines = read_file(text, root, "proc/self", "", "status"), line, name;
+    while (str_cut(&lines, '\n', &line)) {
+        if (!str_cut(&line, ':', &name) || !str_equal(name, str_of("RssAnon")))
+            continue;
+        struct str number, rest = str_trim(line);
+        if (str_cut(&rest, ' ', &number) && str_parse_u64(number, 0, UINT64_MAX / 1024, &kib))
+            break;
+    }
+    return kib * 1024;
+}

@@ -19,4 +19,10 @@ struct budget {
  * sys/ in it. */
 void budget_read(struct budget *out, const char *root);
 
+/* budget_limit - the process as a whole may take no more than bytes, of which it has own_bytes. */
+void budget_limit(struct budget *b, uint64_t bytes, uint64_t own_bytes);
+
+/* budget_own_bytes - anonymous memory that this process has, below root. */
+uint64_t budget_own_bytes(const char *root);
+
 #endif

@@ -58,6 +58,7 @@ struct bench {
     int32_t *next;                /* [sequence] token chosen last */
     struct sampling sampling;
     uint64_t prompt_us[REPEAT_MAX], output_us[REPEAT_MAX];
+    uint64_t output_read; /* weight bytes read from the file by the decode steps of a row */
 };
 
 static uint64_t largest(const struct option_u32s *list)
@@ -141,15 +142,23 @@ static enum rc run_decode(struct bench *b, uint32_t pp, uint32_t tg, uint32_t pl
     return rc;
 }
 
+/* Since the start; 0 for a mapped model, whose pages the system reads. */
+static uint64_t read_bytes(const struct bench *b)
+{
+    const struct stream *s = b->engine->weights.stream;
+    return s != NULL ? stream_stats(s).read_bytes : 0;
+}
+
 static enum rc run_once(struct bench *b, uint32_t pp, uint32_t tg, uint32_t pl, uint32_t round,
                         struct fault *fault)
 {
     const struct clock *clock = &b->engine->clock;
     uint64_t begin = clock_now_us(clock);
     enum rc rc = run_prefill(b, pp, pl);
-    uint64_t middle = clock_now_us(clock);
+    uint64_t middle = clock_now_us(clock), before = read_bytes(b);
     if (rc == RC_OK)
         rc = run_decode(b, pp, tg, pl);
+    b->output_read = (round > 0 ? b->output_read : 0) + read_bytes(b) - before;
     b->prompt_us[round] = middle - begin;
     b->output_us[round] = clock_now_us(clock) - middle;
     return rc == RC_OK ? rc : fault_set(fault, rc, "the model run failed: %s", rc_text(rc));
@@ -172,6 +181,22 @@ static bool print_json(const json_t *row)
 {
     return json_dumpf(row, stdout, JSON_COMPACT | JSON_REAL_PRECISION(7)) == 0 &&
            putchar('\n') != EOF;
+}
+
+/* How weights came into memory. */
+static bool add_reading(const struct bench *b, const struct bench_options *o, uint32_t tg,
+                        json_t *row)
+{
+    const struct stream *s = b->engine->weights.stream;
+    struct stream_stats stats = s != NULL ? stream_stats(s) : (struct stream_stats){ 0 };
+    uint64_t steps = (uint64_t)tg * o->repeat;
+    json_int_t per_step = steps > 0 ? (json_int_t)(b->output_read / steps) : 0;
+    return json_object_set_new(row, "read_bytes_per_step", json_integer(per_step)) == 0 &&
+           json_object_set_new(row, "pinned_bytes",
+                               json_integer((json_int_t)stats.pinned_bytes)) == 0 &&
+           json_object_set_new(row, "read_mode", json_string(s != NULL ? stats.mode : "mapped")) ==
+               0 &&
+           json_object_set_new(row, "ring_reads", json_integer((json_int_t)stats.ring_reads)) == 0;
 }
 
 static enum rc print_row(struct bench *b, const struct bench_options *o, uint32_t pp, uint32_t tg,
@@ -198,7 +223,7 @@ static enum rc print_row(struct bench *b, const struct bench_options *o, uint32_
                       eo->act == 0 ? "int8" : "f32", "model", b->engine->name,
                       "weight_bytes_per_step", (json_int_t)exec_cpu_weight_bytes(b->engine->exec),
                       "kv_block_bytes", (json_int_t)kvpool_block_bytes(b->engine->pool));
-        good = row != NULL && print_json(row);
+        good = row != NULL && add_reading(b, o, tg, row) && print_json(row);
         json_decref(row);
     }
     return good && fflush(stdout) == 0 ? RC_OK
@@ -296,6 +321,9 @@ static enum rc size_engine(struct engine_options *e, const struct bench_options 
                          (unsigned long long)longest,
                          e->ctx_tokens != 0 ? e->ctx_tokens : CTX_TOKENS_MAX);
     e->ctx_tokens = (uint32_t)longest;
+    uint64_t prompts = largest(&o->prompts) * e->rows_max; /* no step has more rows than these */
+    if (prompts < e->chunk_tokens)
+        e->chunk_tokens = (uint32_t)prompts;
     uint64_t blocks = (longest + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS * e->rows_max;
     if (e->kv_tokens == 0)
         e->kv_tokens =

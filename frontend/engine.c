@@ -43,17 +43,27 @@ static uint32_t round_to_blocks(uint64_t tokens)
     return (uint32_t)((tokens + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
 }
 
+static uint64_t file_bytes(const struct gguf *g)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < gguf_file_count(g); i++)
+        bytes += gguf_file_bytes(g, i);
+    return bytes;
+}
+
 /* KV tokens when the flag leaves them open: every request at its full context, but not more than
- * 16K tokens or one context, and not more than half of what is available. */
+ * 16K tokens or one context, and not more than half of what is available; a quarter when weights
+ * want the rest: each byte that they do not get is read in every step. */
 static uint32_t choose_kv_tokens(const struct engine_options *o, size_t block_bytes,
-                                 uint64_t available)
+                                 uint64_t available, uint64_t weights)
 {
     uint64_t wanted = (uint64_t)o->ctx_tokens * o->rows_max, most = 16384;
     if (most < o->ctx_tokens)
         most = o->ctx_tokens;
     if (wanted > most)
         wanted = most;
-    uint64_t fitting = available / 2 / block_bytes * KV_BLOCK_TOKENS;
+    uint64_t share = available / 2 >= weights ? available / 2 : available / 4;
+    uint64_t fitting = share / block_bytes * KV_BLOCK_TOKENS;
     if (wanted > fitting)
         wanted = fitting > o->ctx_tokens ? fitting : o->ctx_tokens;
     return (uint32_t)wanted;
@@ -83,7 +93,7 @@ static enum rc resolve_options(struct engine *e, const struct budget *b, const s
                 o->ctx_tokens, trained);
     size_t block_bytes = exec_cpu_block_bytes(e->model);
     if (o->kv_tokens == 0)
-        o->kv_tokens = choose_kv_tokens(o, block_bytes, b->available_bytes);
+        o->kv_tokens = choose_kv_tokens(o, block_bytes, b->available_bytes, file_bytes(e->gguf));
     uint64_t kv_bytes = (uint64_t)round_to_blocks(o->kv_tokens) * block_bytes;
     if (kv_bytes > b->available_bytes)
         return say_no_fit(e, kv_bytes, 0, b, fault);
@@ -138,8 +148,11 @@ static enum rc open_model(struct engine *e, struct fault *fault)
     if (rc == RC_IO ||
         rc == RC_NOT_FOUND) /* for the exit status an unreadable file is a bad model */
         fault->code = rc = RC_CORRUPT;
-    if (rc == RC_OK)
+    if (rc == RC_OK) {
+        /* Vectors are copied out of it; residency_open says how the rest is read. */
+        (void)!gguf_advise(e->gguf, GGUF_PIECES);
         rc = model_open(&e->model, e->gguf, fault);
+    }
     if (rc == RC_OK)
         rc = tokenizer_open(&e->tokenizer, e->gguf, fault);
     if (rc == RC_OK && tokenizer_vocab_count(e->tokenizer) > e->model->vocab_count)
@@ -168,12 +181,9 @@ static const char *main_type(const struct gguf *g)
 static void print_start(const struct engine *e, const struct budget *b, const struct cpus *cpus)
 {
     const struct engine_options *o = &e->options;
-    uint64_t file_bytes = 0;
-    for (uint32_t i = 0; i < gguf_file_count(e->gguf); i++)
-        file_bytes += gguf_file_bytes(e->gguf, i);
     fprintf(stderr, "model     %s: %s, %s, %u layers, vocabulary %u, %.1f MiB mapped\n", o->model,
             e->model->arch->name, main_type(e->gguf), e->model->layer_count, e->model->vocab_count,
-            mib(file_bytes));
+            mib(file_bytes(e->gguf)));
     fprintf(stderr,
             "context   %u tokens a request (trained for %u), %u requests at once, chunk %u\n",
             sched_ctx_tokens(e->sched), e->model->ctx_train, o->rows_max, o->chunk_tokens);
@@ -185,6 +195,7 @@ static void print_start(const struct engine *e, const struct budget *b, const st
         fprintf(stderr, "available: %s\n", b->reason);
     else
         fprintf(stderr, "%.0f MiB available %s\n", mib(b->available_bytes), b->reason);
+    residency_print(&e->weights, &o->weights);
     if (o->threads == cpus->count)
         fprintf(stderr, "threads   %s", cpus->reason);
     else
@@ -215,6 +226,8 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
     struct cpus cpus;
     struct chaos chaos;
     budget_read(&budget, "");
+    if (o->weights.mem_bytes > 0)
+        budget_limit(&budget, o->weights.mem_bytes, budget_own_bytes(""));
     enum rc rc = chaos_parse(&chaos, o->chaos, fault);
     if (rc != RC_OK)
         return rc;
@@ -248,6 +261,11 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
     uint64_t scratch = exec_cpu_scratch_bytes(e->exec);
     if (kv_bytes + scratch > budget.available_bytes)
         return say_no_fit(e, kv_bytes, scratch, &budget, fault);
+    struct residency_needs weights = { budget.available_bytes, kv_bytes + scratch, o->threads };
+    rc = residency_open(&e->weights, &o->weights, &weights, e->model, e->gguf, fault);
+    if (rc != RC_OK)
+        return rc;
+    exec_cpu_stream(e->exec, e->weights.stream);
     struct sched_config sched = {
         .ctx_tokens = o->ctx_tokens,
         .rows_max = o->rows_max,
@@ -274,6 +292,7 @@ static void close_compute(struct engine *e)
         sched_close(e->sched);
     }
     exec_cpu_close(e->exec);
+    residency_close(&e->weights);
     kvpool_close(e->pool);
     blockfile_close(e->blocks);
     e->blocks = NULL;

@@ -20,6 +20,7 @@
 #include "core/tokenizer.h"
 #include "core/workers.h"
 #include "frontend/options.h"
+#include "frontend/residency.h"
 #include "kernels/exec_cpu.h"
 #include "kvpool/pool.h"
 #include "sched/sched.h"
@@ -45,6 +46,7 @@ struct engine_options {
     bool no_prefix_cache;    /* --no-prefix-cache */
     uint32_t audit_steps;    /* --audit */
     const char *chaos;       /* --chaos */
+    struct residency_options weights;
 };
 
 extern const struct option engine_option_rows[];
@@ -70,6 +72,7 @@ struct engine {
     struct kvpool *pool;
     struct blockfile *blocks; /* behind the pool, or NULL */
     struct exec_cpu *exec;
+    struct residency weights;
     struct sched *sched;
     struct clock clock;
     int32_t end_ids[STOP_IDS_MAX]; /* end-of-turn tokens of the vocabulary */

@@ -10,6 +10,7 @@ _Static_assert(sizeof isa_choices / sizeof isa_choices[0] == ISA_COUNT + 2,
 static const char *const act_choices[] = { "int8", "f32", NULL };
 
 static const char *const swap_io_choices[] = { "auto", "plain", NULL };
+static const char *const read_choices[] = { "auto", "uring", "threads", "mmap", NULL };
 
 #define AT(member) offsetof(struct engine_options, member)
 
@@ -47,6 +48,17 @@ const struct option engine_option_rows[] = {
     { "--chaos", OPTION_TEXT, AT(chaos), 0, 0, "LIST", NULL,
       "preempt=N,alloc=N,io=N: a preemption every N steps, every Nth allocation of blocks and "
       "transfer fails; answers stay the same" },
+    { "--mem", OPTION_U64, AT(weights.mem_bytes), 0, 1e15, "SIZE", NULL,
+      "memory the process may take, weights included (250M, 2G); a model that is larger is read "
+      "again in every step. 0 = what the machine or the control group has" },
+    { "--no-mmap", OPTION_FLAG, AT(weights.no_mmap), 0, 0, NULL, NULL,
+      "read the weights into memory at start instead of mapping the file" },
+    { "--mlock", OPTION_FLAG, AT(weights.mlock), 0, 0, NULL, NULL,
+      "lock the weights that are kept in memory" },
+    { "--prefault", OPTION_FLAG, AT(weights.prefault), 0, 0, NULL, NULL,
+      "read the weights that fit before the first request" },
+    { "--read", OPTION_CHOICE, AT(weights.read), 0, 0, "WAY", read_choices,
+      "how weights that do not fit are read: auto, uring, threads, mmap (same results)" },
     { "-q --quiet", OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, "no start lines, no progress" },
     { "-v --verbose", OPTION_COUNT, AT(verbose), 0, 0, NULL, NULL, "say more" },
 };

@@ -30,7 +30,7 @@ static const struct {
     { "--device", TAKES_VALUE },
     { "-fa", TAKES_SWITCH },
     { "--flash-attn", TAKES_SWITCH },
-    { "--mlock", TAKES_NOTHING },
+    { "--mlock", TAKES_NOTHING }, /* by commands that compute nothing */
     { "--mmap", TAKES_NOTHING },
     { "--no-mmap", TAKES_NOTHING },
     { "--numa", TAKES_VALUE },

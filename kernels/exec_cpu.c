@@ -219,11 +219,14 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
     f->batch = b;
     f->pair_count = forward_attention_pairs(f, workers_count(f->w));
     e->results = results;
+    bool streams = f->stream != NULL && b->row_count > 0;
+    if (streams)
+        stream_begin(f->stream, b->output_count > 0);
     workers_run(f->w, forward_run, f);
     e->weight_bytes = 0;
     for (uint32_t i = 0; i < workers_count(f->w); i++)
         e->weight_bytes += f->workers[i].weight_bytes;
-    return RC_OK;
+    return streams ? stream_end(f->stream) : RC_OK;
 }
 
 static enum rc check_config(const struct exec_cpu_config *c, const struct model *m,
@@ -294,6 +297,11 @@ void exec_cpu_close(struct exec_cpu *e)
     rope_close(&e->f.rope);
     mem_free(e->scratch);
     mem_free(e);
+}
+
+void exec_cpu_stream(struct exec_cpu *e, struct stream *s)
+{
+    e->f.stream = s;
 }
 
 struct executor exec_cpu_executor(struct exec_cpu *e)

@@ -14,6 +14,7 @@
 #include "core/cpu.h"
 #include "core/executor.h"
 #include "core/model.h"
+#include "core/stream.h"
 #include "core/workers.h"
 
 struct exec_cpu;
@@ -35,6 +36,10 @@ size_t exec_cpu_block_bytes(const struct model *m);
 enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct workers *w,
                       const struct exec_cpu_config *config, struct fault *fault) ATTR_MUST_USE;
 void exec_cpu_close(struct exec_cpu *e);
+
+/* exec_cpu_stream - weights come from s from the next step on; s outlives the executor. A step
+ * whose weights cannot be read fails with RC_IO or RC_CORRUPT. */
+void exec_cpu_stream(struct exec_cpu *e, struct stream *s);
 
 struct executor exec_cpu_executor(struct exec_cpu *e);
 size_t exec_cpu_scratch_bytes(const struct exec_cpu *e);

@@ -93,7 +93,6 @@ static void query_key_value(const struct forward_turn *t, uint32_t layer)
     uint32_t offset = 0;
     forward_share(t, sizes, 3, part);
     for (uint32_t i = 0; i < 3; offset += sizes[i], i++) {
-        uint32_t begin = part[i].begin, end = part[i].end;
         forward_multiply(t,
                          &(struct forward_product){ .w = w[i],
                                                     .bias = bias[i],
@@ -102,6 +101,11 @@ static void query_key_value(const struct forward_turn *t, uint32_t layer)
                                                     .input_count = rows,
                                                     .x_count = rows },
                          part[i]);
+    }
+    forward_settle(t);
+    offset = 0;
+    for (uint32_t i = 0; i < 3; offset += sizes[i], i++) {
+        uint32_t begin = part[i].begin, end = part[i].end;
         for (uint32_t r = 0; r < rows && begin < end; r++) {
             float *out = f->wide + (size_t)r * f->wide_cols + offset;
             if (i < 2)
@@ -131,6 +135,7 @@ static void gate_up(const struct forward_turn *t, const struct model_layer *l)
     forward_share(t, &ff, 1, &part);
     forward_multiply(t, &gate, part);
     forward_multiply(t, &up, part);
+    forward_settle(t);
     for (uint32_t r = 0; r < rows && part.begin < part.end; r++) {
         float *g = f->wide + (size_t)r * f->hidden_cols + part.begin;
         f->k.vec.silu_mul(g, g, g + ff, part.end - part.begin);

@@ -17,6 +17,7 @@
 #include "core/attr.h"
 #include "core/batch.h"
 #include "core/model.h"
+#include "core/stream.h"
 #include "core/workers.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_layout.h"
@@ -60,6 +61,7 @@ struct forward {
     const struct model *m;
     struct kernels k;
     struct workers *w;
+    struct stream *stream; /* where weights come from; NULL = they are in memory */
     bool act_f32;
     struct rope rope;
     struct kv_layout kv;

@@ -58,6 +58,20 @@ static void sort_picks(const struct forward *f)
     f->slot_begin[0] = 0;
 }
 
+/* Has the experts read that some row picked. */
+static void choose_experts(const struct forward *f, const struct model_layer *l)
+{
+    const struct weight *parts[] = { &l->gate, &l->up, &l->down };
+    uint32_t matrices[3 * MODEL_EXPERTS_MAX], count = 0;
+    for (uint32_t e = 0; e < f->m->expert_count; e++) {
+        for (uint32_t p = 0; p < 3 && f->slot_begin[e] < f->slot_begin[e + 1]; p++) {
+            struct weight slice = weight_slice(parts[p], e);
+            matrices[count++] = stream_find(f->stream, slice.data);
+        }
+    }
+    stream_choose(f->stream, matrices, count);
+}
+
 static void route(const struct forward_turn *t, const struct model_layer *l)
 {
     struct forward *f = t->f;
@@ -83,8 +97,11 @@ static void route(const struct forward_turn *t, const struct model_layer *l)
     for (uint64_t r = begin; r < end; r++)
         pick_experts(f, (uint32_t)r);
     forward_barrier(t);
-    if (t->worker == 0)
+    if (t->worker == 0) {
         sort_picks(f);
+        if (f->stream != NULL)
+            choose_experts(f, l);
+    }
     forward_barrier(t);
 }
 
@@ -127,6 +144,7 @@ static void gate_up(const struct forward_turn *t, const struct model_layer *l)
     share_experts(t, ff, parts);
     multiply_experts(t, &l->gate, parts, f->wide, f->hidden_cols);
     multiply_experts(t, &l->up, parts, f->wide + ff, f->hidden_cols);
+    forward_settle(t);
     for (uint32_t e = 0; e < f->m->expert_count; e++) {
         uint32_t n = parts[e].end - parts[e].begin;
         for (uint32_t s = f->slot_begin[e]; n > 0 && s < f->slot_begin[e + 1]; s++) {

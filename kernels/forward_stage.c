@@ -71,11 +71,42 @@ void forward_share(const struct forward_turn *t, const uint32_t *rows, uint32_t 
     }
 }
 
+/* Weights that come in extents: every worker visits all of them, in the same order, so that none
+ * waits for what another has yet to give up. */
+static void multiply_streamed(const struct forward_turn *t, const struct matmul *whole,
+                              uint32_t matrix)
+{
+    const struct forward *f = t->f;
+    uint32_t extent, last;
+    stream_extents(f->stream, matrix, &extent, &last);
+    for (; extent < last; extent++) {
+        struct matmul m = *whole;
+        uint32_t first, end;
+        uint64_t row_begin, row_end;
+        stream_rows(f->stream, extent, &first, &end);
+        workers_range(end - first, MATMUL_GRAIN, t->worker, t->count, &row_begin, &row_end);
+        m.w.data = stream_wait(f->stream, extent, t->worker);
+        m.w.rows = end - first;
+        m.out += first;
+        m.bias = m.bias != NULL ? m.bias + first : NULL;
+        if (row_begin < row_end)
+            matmul_run(&f->k.matmul, &m, (uint32_t)row_begin, (uint32_t)row_end);
+        stream_done(f->stream, extent);
+        t->me->weight_bytes += (row_end - row_begin) * m.w.row_bytes;
+    }
+}
+
+void forward_settle(const struct forward_turn *t)
+{
+    if (t->f->stream != NULL)
+        forward_barrier(t);
+}
+
 void forward_multiply(const struct forward_turn *t, const struct forward_product *p,
                       struct forward_part part)
 {
     struct forward *f = t->f;
-    if (part.begin == part.end)
+    if (p->x_count == 0 || (f->stream == NULL && part.begin == part.end))
         return;
     enum act_kind kind = input_kind(f, p->w);
     struct act x;
@@ -89,6 +120,11 @@ void forward_multiply(const struct forward_turn *t, const struct forward_product
                         .out_stride = p->out_stride,
                         .bias = p->bias,
                         .accumulate = p->accumulate };
+    uint32_t matrix = f->stream != NULL ? stream_find(f->stream, p->w->data) : STREAM_NONE;
+    if (matrix != STREAM_NONE) {
+        multiply_streamed(t, &m, matrix);
+        return;
+    }
     matmul_run(&f->k.matmul, &m, part.begin, part.end);
     t->me->weight_bytes += (uint64_t)(part.end - part.begin) * p->w->row_bytes;
 }

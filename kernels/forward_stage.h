@@ -60,9 +60,14 @@ void forward_prepare(const struct forward_turn *t, const struct forward_prepare 
 void forward_share(const struct forward_turn *t, const uint32_t *rows, uint32_t count,
                    struct forward_part *parts);
 
-/* forward_multiply - the part's rows of p; no barrier. */
+/* forward_multiply - the part's rows of p, or, when weights are streamed, this worker's share of
+ * each extent; no barrier. */
 void forward_multiply(const struct forward_turn *t, const struct forward_product *p,
                       struct forward_part part);
+
+/* forward_settle - before a worker uses its part of what was multiplied: streamed, others have
+ * computed pieces of it. */
+void forward_settle(const struct forward_turn *t);
 
 /* forward_attention - attention of every tile; ends with a barrier. (forward_attn.c) */
 void forward_attention(const struct forward_turn *t, uint32_t layer);

@@ -60,9 +60,9 @@ def test_missing_flags():
 
 
 def test_flags_of_other_engines_are_ignored_with_a_note():
-    p = quire("run", "-m", tiny(), "-p", "a", "-n", 1, "-ngl", "99", "--mlock", "-fa", "on",
-              "--no-mmap", "-no-cnv", "-st", "--color", "auto", "--no-context-shift")
-    for flag in ["-ngl", "--mlock", "-fa", "--no-mmap", "-no-cnv", "-st", "--color",
+    p = quire("run", "-m", tiny(), "-p", "a", "-n", 1, "-ngl", "99", "--mmap", "-fa", "on",
+              "-no-cnv", "-st", "--color", "auto", "--no-context-shift")
+    for flag in ["-ngl", "--mmap", "-fa", "-no-cnv", "-st", "--color",
                  "--no-context-shift"]:
         equal(said(p).count("note: %s is ignored" % flag), 1)
 
