@@ -27,7 +27,7 @@ enum act_kind {
 /* Rows of activations, each quantized from that row alone. Built in caller memory by act_open. */
 struct act {
     enum act_kind kind;
-    uint32_t rows;      /* capacity */
+    uint32_t rows; /* capacity */
     uint32_t cols;
     uint32_t row_bytes; /* one row, 64-byte aligned; layout in kernels/act.c */
     uint8_t *data;      /* [rows][row_bytes] */
@@ -43,6 +43,7 @@ struct matmul {
     size_t out_stride;         /* floats between two outputs of one weight row */
     const float *bias;         /* [rows] or NULL: added last */
     bool accumulate;           /* out = out + result (a residual) instead of out = result */
+    uint64_t *decoded;         /* NULL, or counts weights decoded by tiled kernels, for tests */
 };
 
 struct matmul_kernels {

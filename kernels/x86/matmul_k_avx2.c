@@ -294,102 +294,156 @@ ATTR_INLINE struct part256 parts_of(const struct tile_k *t)
     return (struct part256){ t->q, t->scale, t->min, t->d, t->dmin };
 }
 
-/* Dot of the 4 x 4 codes of 8 rows on top of s; y: their activations. */
-ATTR_INLINE __m256i sum4(__m256i s, const __m256i codes[4], const int8_t *y)
+/* Sums of n columns, of codes that stand at weight k of 8 rows. */
+ATTR_INLINE void add_codes(__m256i *sum, __m256i codes, const int8_t *y, size_t y_stride,
+                           const int n)
 {
     ATTR_UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        s = _mm256_add_epi16(s, _mm256_maddubs_epi16(codes[i], splat32(y + 4 * i)));
-    return s;
+    for (int c = 0; c < n; c++) {
+        __m256i part = _mm256_maddubs_epi16(codes, splat32(y + (size_t)c * y_stride));
+        sum[c] = _mm256_add_epi16(sum[c], part);
+        KEEP_ORDER(sum[c]);
+    }
 }
 
-/* One column: each step of the unpacking is multiplied at once, no codes are stored, and the
- * prefetch is spread evenly. Only the scales go through a tile. */
-static void direct_q4_k(const uint8_t *const src[2], size_t stride, const uint8_t *x,
-                        const uint8_t *next, float *acc)
+ATTR_INLINE void add_scaled(__m256i *dot, const __m256i *sum, __m256i scale, const int n)
 {
-    const struct act_q8_256 *g = group256(x, 0, 0);
+    ATTR_UNROLL
+    for (int c = 0; c < n; c++)
+        dot[c] = _mm256_add_epi32(dot[c], _mm256_madd_epi16(sum[c], scale));
+}
+
+ATTR_INLINE void set_zero(__m256i *v, const int n)
+{
+    ATTR_UNROLL
+    for (int c = 0; c < n; c++)
+        v[c] = _mm256_setzero_si256();
+}
+
+/* Few columns: each step of the unpacking is multiplied at once and no codes are stored. Only the
+ * scales go through a tile. */
+ATTR_INLINE void direct_q4_k(const uint8_t *src, size_t stride, uint32_t blocks, const uint8_t *x,
+                             size_t x_stride, float *acc, const int n)
+{
     struct tile_k t;
-    for (uint32_t half = 0; half < 2; half++) {
-        __m256i dot = _mm256_setzero_si256();
-        unpack_header_k4(&t, half, src[half], stride);
+    for (uint32_t b = 0; b < blocks; b++, src += 144, x += sizeof(struct act_q8_256)) {
+        __m256i dot[TILE_COLS];
+        prefetch_streams(src, stride, 0, 144);
+        unpack_header_k4(&t, 0, src, stride);
+        set_zero(dot, n);
         for (uint32_t p = 0; p < 4; p++) {
-            const int8_t *y = g->q + 64 * p;
-            __m256i low = _mm256_setzero_si256(), high = low;
-            prefetch_part(next, 4 * half + p, 5);
+            const int8_t *y = group256(x, 0, 0)->q + 64 * p;
+            __m256i low[TILE_COLS], high[TILE_COLS];
+            set_zero(low, n);
+            set_zero(high, n);
             ATTR_UNROLL
             for (uint32_t s = 0; s < 2; s++) {
-                __m256i w[4], codes[4];
-                transpose16(src[half] + 16 + 32 * p + 16 * s, stride, w);
+                __m256i w[4];
+                transpose16(src + 16 + 32 * p + 16 * s, stride, w);
                 ATTR_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
-                    codes[i] = low_nibbles(w[i]);
-                    w[i] = high_nibbles(w[i]);
+                    add_codes(low, low_nibbles(w[i]), y + 16 * s + 4 * i, x_stride, n);
+                    add_codes(high, high_nibbles(w[i]), y + 32 + 16 * s + 4 * i, x_stride, n);
                 }
-                low = sum4(low, codes, y + 16 * s);
-                high = sum4(high, w, y + 32 + 16 * s);
             }
-            dot = _mm256_add_epi32(dot, _mm256_madd_epi16(low, t.scale[2 * p][half]));
-            dot = _mm256_add_epi32(dot, _mm256_madd_epi16(high, t.scale[2 * p + 1][half]));
+            add_scaled(dot, low, t.scale[2 * p][0], n);
+            add_scaled(dot, high, t.scale[2 * p + 1][0], n);
         }
-        chain256(parts_of(&t), half, dot, g, acc + half * TILE_HALF,
-                 (struct tile_shape){ .mins = 4 });
+        ATTR_UNROLL
+        for (int c = 0; c < n; c++)
+            chain256(parts_of(&t), 0, dot[c], group256(x, x_stride, c), acc + c * TILE_ROWS,
+                     (struct tile_shape){ .mins = 4 });
     }
 }
 
-static void direct_q6_k(const uint8_t *const src[2], size_t stride, const uint8_t *x,
-                        const uint8_t *next, float *acc)
+/* Sums of 16 weights of each column, started at their centre. */
+ATTR_INLINE void set_centre(__m256i *sum, const uint8_t *x, size_t x_stride, uint32_t group,
+                            const int n)
 {
-    const struct act_q8_256 *g = group256(x, 0, 0);
+    ATTR_UNROLL
+    for (int c = 0; c < n; c++)
+        sum[c] = splat32(group256(x, x_stride, c)->centre32[group]);
+}
+
+/* 16 bytes of nibbles and of high bits: two groups of 16 weights, 64 weights apart. top: where
+ * the high bits of the first lie, those of the second are 4 above. */
+ATTR_INLINE void direct_piece_q6_k(__m256i *dot, const uint8_t *nibbles, const __m256i high[4],
+                                   const int top, size_t stride, const struct tile_k *t,
+                                   const uint8_t *x, size_t x_stride, uint32_t group, const int n)
+{
+    const int8_t *y = group256(x, 0, 0)->q + 16 * group;
+    __m256i w[4], first[TILE_COLS], second[TILE_COLS];
+    transpose16(nibbles, stride, w);
+    set_centre(first, x, x_stride, group, n);
+    set_centre(second, x, x_stride, group + 4, n);
+    ATTR_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        __m256i low = mask8(_mm256_slli_epi16(high[i], 4 - top), 0x30);
+        __m256i up = top == 0 ? high[i] : _mm256_srli_epi16(high[i], top);
+        add_codes(first, _mm256_or_si256(low_nibbles(w[i]), low), y + 4 * i, x_stride, n);
+        add_codes(second, _mm256_or_si256(high_nibbles(w[i]), mask8(up, 0x30)), y + 64 + 4 * i,
+                  x_stride, n);
+    }
+    add_scaled(dot, first, t->scale[group][0], n);
+    add_scaled(dot, second, t->scale[group + 4][0], n);
+}
+
+ATTR_INLINE void direct_q6_k(const uint8_t *src, size_t stride, uint32_t blocks, const uint8_t *x,
+                             size_t x_stride, float *acc, const int n)
+{
     struct tile_k t;
-    for (uint32_t half = 0; half < 2; half++) {
-        __m256i dot = _mm256_setzero_si256();
-        unpack_header_q6_k(&t, half, src[half], stride);
+    for (uint32_t b = 0; b < blocks; b++, src += 210, x += sizeof(struct act_q8_256)) {
+        __m256i dot[TILE_COLS];
+        prefetch_streams(src, stride, 0, 210);
+        unpack_header_q6_k(&t, 0, src, stride);
+        set_zero(dot, n);
         for (uint32_t step = 0; step < 4; step++) {
-            uint32_t first = step / 2 * 8 + step % 2; /* of four groups of 16 weights */
-            struct piece_q6_k piece;
-            __m256i s[4];
-            prefetch_part(next, 4 * half + step, 7);
-            load_piece_q6_k(&piece, src[half], stride, step);
-            ATTR_UNROLL
-            for (uint32_t k = 0; k < 4; k++)
-                s[k] = splat32(g->centre32[first + 2 * k]);
-            ATTR_UNROLL
-            for (uint32_t i = 0; i < 4; i++) {
-                __m256i codes[4];
-                codes_q6_k(codes, &piece, i);
-                ATTR_UNROLL
-                for (uint32_t k = 0; k < 4; k++) {
-                    __m256i y = splat32(g->q + 16 * (first + 2 * k) + 4 * i);
-                    s[k] = _mm256_add_epi16(s[k], _mm256_maddubs_epi16(codes[k], y));
-                    KEEP_ORDER(s[k]);
-                }
-            }
-            ATTR_UNROLL
-            for (uint32_t k = 0; k < 4; k++)
-                dot = _mm256_add_epi32(dot, _mm256_madd_epi16(s[k], t.scale[first + 2 * k][half]));
+            uint32_t group = step / 2 * 8 + step % 2; /* and those 2, 4, 6 behind */
+            const uint8_t *nibbles = src + 64 * (step / 2) + 16 * (step % 2);
+            __m256i high[4];
+            transpose16(src + 128 + 16 * step, stride, high);
+            direct_piece_q6_k(dot, nibbles, high, 0, stride, &t, x, x_stride, group, n);
+            direct_piece_q6_k(dot, nibbles + 32, high, 2, stride, &t, x, x_stride, group + 2, n);
         }
-        chain256(parts_of(&t), half, dot, g, acc + half * TILE_HALF,
-                 (struct tile_shape){ .mins = 0 });
+        ATTR_UNROLL
+        for (int c = 0; c < n; c++)
+            chain256(parts_of(&t), 0, dot[c], group256(x, x_stride, c), acc + c * TILE_ROWS,
+                     (struct tile_shape){ .mins = 0 });
     }
 }
 
-/* Micro-kernels of one format for 1..4 columns, and its entry. */
-#define MICRO(name, n, lines, ...)                                                                 \
-    static void micro_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,             \
-                                   size_t x_stride, const uint8_t *next, float *acc)               \
+#define DIRECT(name, n)                                                                            \
+    static void direct_##name##_##n(const uint8_t *src, size_t stride, uint32_t blocks,            \
+                                    const uint8_t *x, size_t x_stride, float *acc)                 \
+    {                                                                                              \
+        direct_##name(src, stride, blocks, x, x_stride, acc, n);                                   \
+    }
+#define DIRECTS(name)                                                                              \
+    DIRECT(name, 1)                                                                                \
+    DIRECT(name, 2)                                                                                \
+    DIRECT(name, 3)                                                                                \
+    static tile_direct *const directs_##name[] = { NULL, direct_##name##_1, direct_##name##_2,     \
+                                                   direct_##name##_3 };
+DIRECTS(q4_k)
+DIRECTS(q6_k)
+
+/* Micro-kernels of one format for 1..4 columns. */
+#define MICRO(name, prefix, n, lines, ...)                                                         \
+    static void prefix##_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,          \
+                                      size_t x_stride, const uint8_t *next, float *acc)            \
     {                                                                                              \
         (void)count;                                                                               \
         micro256(parts_of(tile), x, x_stride, next, lines, acc, n,                                 \
                  (struct tile_shape){ __VA_ARGS__ });                                              \
     }
-#define FORMAT(name, bytes, one_column, ...)                                                       \
-    MICRO(name, 1, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
-    MICRO(name, 2, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
-    MICRO(name, 3, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
-    MICRO(name, 4, ((bytes) + 31) / 32, __VA_ARGS__)                                               \
-    RUN(name, bytes, one_column)
-#define RUN(name, bytes, one_column)                                                               \
+#define MICROS(name, bytes, ...)                                                                   \
+    MICRO(name, micro, 1, ((bytes) + 31) / 32, __VA_ARGS__)                                        \
+    MICRO(name, micro, 2, ((bytes) + 31) / 32, __VA_ARGS__)                                        \
+    MICRO(name, micro, 3, ((bytes) + 31) / 32, __VA_ARGS__)                                        \
+    MICRO(name, micro, 4, ((bytes) + 31) / 32, __VA_ARGS__)
+
+/* The entry of a format; how it takes few columns comes last. */
+#define RUN(name, bytes, ...)                                                                      \
     static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
     {                                                                                              \
         static const struct tile_format format = {                                                 \
@@ -400,40 +454,60 @@ static void direct_q6_k(const uint8_t *const src[2], size_t stride, const uint8_
             .unpack = unpack_##name,                                                               \
             .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3,                 \
                        micro_##name##_4 },                                                         \
-            .direct = one_column,                                                                  \
+            __VA_ARGS__,                                                                           \
         };                                                                                         \
         tile_run_avx2(m, row_begin, row_end, &format);                                             \
     }
+#define RUN_NARROW(name, bytes)                                                                    \
+    RUN(name, bytes, .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 })
 
-FORMAT(q2_k, 84, NULL, .depth = 4, .scale_depth = 4, .mins = 8)
-FORMAT(q3_k, 110, NULL, .depth = 4, .scale_depth = 4, .centre = CENTRE_4)
-FORMAT(q4_k, 144, direct_q4_k, .depth = 8, .scale_depth = 8, .mins = 4)
-FORMAT(q5_k, 176, NULL, .depth = 4, .scale_depth = 8, .mins = 4)
-FORMAT(q6_k, 210, direct_q6_k, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
+#define FORMAT(name, bytes, ...)                                                                   \
+    MICROS(name, bytes, __VA_ARGS__)                                                               \
+    MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
+    MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)                                         \
+    RUN_NARROW(name, bytes)
+#define FORMAT_DIRECT(name, bytes, few, ...)                                                       \
+    MICROS(name, bytes, __VA_ARGS__)                                                               \
+    RUN(name, bytes, .narrow_cols = few, .direct = directs_##name)
 
-/* Both halves, one after the other. The prefetch goes with the first. */
-ATTR_INLINE void micro_planes(const struct tile_planes *t, const uint8_t *x, size_t x_stride,
-                              const uint8_t *next, float *acc, const int n)
+FORMAT(q2_k, 84, .depth = 4, .scale_depth = 4, .mins = 8)
+FORMAT(q3_k, 110, .depth = 4, .scale_depth = 4, .centre = CENTRE_4)
+FORMAT_DIRECT(q4_k, 144, 3, .depth = 8, .scale_depth = 8, .mins = 4)
+FORMAT(q5_k, 176, .depth = 4, .scale_depth = 8, .mins = 4)
+FORMAT_DIRECT(q6_k, 210, 3, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
+
+ATTR_INLINE void half_planes(const struct tile_planes *t, uint32_t half, const uint8_t *x,
+                             size_t x_stride, const uint8_t *next, float *acc, const int n)
 {
-    for (uint32_t half = 0; half < 2; half++)
-        micro256((struct part256){ .q = t->q[half], .scale = t->scale[half], .d = &t->d[half] }, x,
-                 x_stride, half == 0 ? next : NULL, 5, acc + half * TILE_HALF, n,
-                 (struct tile_shape){
-                     .depth = 8, .scale_depth = 8, .centre = CENTRE_8, .planes = true });
+    micro256(
+        (struct part256){ .q = t->q[half], .scale = t->scale[half], .d = &t->d[half] }, x, x_stride,
+        next, 5, acc + half * TILE_HALF, n,
+        (struct tile_shape){ .depth = 8, .scale_depth = 8, .centre = CENTRE_8, .planes = true });
 }
 
+/* Both halves, one after the other. The prefetch goes with the first. */
 #define MICRO_PLANES(n)                                                                            \
     static void micro_iq4_xs_##n(const void *tile, uint32_t count, const uint8_t *x,               \
                                  size_t x_stride, const uint8_t *next, float *acc)                 \
     {                                                                                              \
         (void)count;                                                                               \
-        micro_planes(tile, x, x_stride, next, acc, n);                                             \
+        half_planes(tile, 0, x, x_stride, next, acc, n);                                           \
+        half_planes(tile, 1, x, x_stride, NULL, acc, n);                                           \
+    }
+#define NARROW_PLANES(n)                                                                           \
+    static void narrow_iq4_xs_##n(const void *tile, uint32_t count, const uint8_t *x,              \
+                                  size_t x_stride, const uint8_t *next, float *acc)                \
+    {                                                                                              \
+        (void)count;                                                                               \
+        half_planes(tile, 0, x, x_stride, next, acc, n);                                           \
     }
 MICRO_PLANES(1)
 MICRO_PLANES(2)
 MICRO_PLANES(3)
 MICRO_PLANES(4)
-RUN(iq4_xs, 136, NULL)
+NARROW_PLANES(1)
+NARROW_PLANES(2)
+RUN_NARROW(iq4_xs, 136)
 
 void matmul_fill_k_avx2(struct matmul_kernels *k)
 {

@@ -156,32 +156,36 @@ ATTR_INLINE void micro_codes(const struct tile_q *t, uint32_t count, const uint8
     }
 }
 
-/* All blocks of a tile: 8 rows, then the other 8. */
+/* All blocks of a tile: 8 rows, then the other 8 unless there are none. */
 ATTR_INLINE void micro_planes(const struct tile_planes *t, uint32_t count, const uint8_t *x,
                               size_t x_stride, const uint8_t *next, const int lines, float *acc,
                               const int n, const struct tile_shape s)
 {
+    const struct tile_shape one = { s.depth, s.centre, s.scale_depth, s.planes, false, s.mins };
     for (uint32_t b = 0; b < count; b++, x += sizeof(struct act_q8_32)) {
         prefetch_part(next, b, lines);
-        for (uint32_t half = 0; half < 2; half++)
+        for (uint32_t half = 0; half < (s.narrow ? 1 : 2); half++)
             micro32((struct part32){ t->q[half][b], &t->d[half][b], NULL }, x, x_stride,
-                    acc + half * TILE_HALF, n, s);
+                    acc + half * TILE_HALF, n, one);
     }
 }
 
-/* Micro-kernels of one format for 1..4 columns, and its entry. */
-#define MICRO(name, kind, n, bytes, ...)                                                           \
-    static void micro_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,             \
-                                   size_t x_stride, const uint8_t *next, float *acc)               \
+/* Micro-kernels of one format for 1..4 columns. */
+#define MICRO(name, prefix, kind, n, bytes, ...)                                                   \
+    static void prefix##_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,          \
+                                      size_t x_stride, const uint8_t *next, float *acc)            \
     {                                                                                              \
         micro_##kind(tile, count, x, x_stride, next, ((bytes) + 3) / 4, acc, n,                    \
                      (struct tile_shape){ __VA_ARGS__ });                                          \
     }
-#define FORMAT(name, kind, bytes, one_column, ...)                                                 \
-    MICRO(name, kind, 1, bytes, __VA_ARGS__)                                                       \
-    MICRO(name, kind, 2, bytes, __VA_ARGS__)                                                       \
-    MICRO(name, kind, 3, bytes, __VA_ARGS__)                                                       \
-    MICRO(name, kind, 4, bytes, __VA_ARGS__)                                                       \
+#define MICROS(name, kind, bytes, ...)                                                             \
+    MICRO(name, micro, kind, 1, bytes, __VA_ARGS__)                                                \
+    MICRO(name, micro, kind, 2, bytes, __VA_ARGS__)                                                \
+    MICRO(name, micro, kind, 3, bytes, __VA_ARGS__)                                                \
+    MICRO(name, micro, kind, 4, bytes, __VA_ARGS__)
+
+/* The entry of a format; how it takes few columns comes last. */
+#define RUN(name, bytes, ...)                                                                      \
     static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
     {                                                                                              \
         static const struct tile_format format = {                                                 \
@@ -192,17 +196,25 @@ ATTR_INLINE void micro_planes(const struct tile_planes *t, uint32_t count, const
             .unpack = unpack_##name,                                                               \
             .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3,                 \
                        micro_##name##_4 },                                                         \
-            .direct = one_column,                                                                  \
+            __VA_ARGS__,                                                                           \
         };                                                                                         \
         tile_run_avx2(m, row_begin, row_end, &format);                                             \
     }
+#define FORMAT(name, kind, bytes, ...)                                                             \
+    MICROS(name, kind, bytes, __VA_ARGS__)                                                         \
+    MICRO(name, narrow, kind, 1, 0, .narrow = true, __VA_ARGS__)                                   \
+    MICRO(name, narrow, kind, 2, 0, .narrow = true, __VA_ARGS__)                                   \
+    RUN(name, bytes, .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 })
+#define FORMAT_DIRECT(name, kind, bytes, ...)                                                      \
+    MICROS(name, kind, bytes, __VA_ARGS__)                                                         \
+    RUN(name, bytes, .narrow_cols = 4, .direct = direct_##name##_avx2)
 
-FORMAT(q4_0, codes, 18, direct_q4_0_avx2, .depth = 8, .centre = CENTRE_8)
-FORMAT(q4_1, codes, 20, direct_q4_1_avx2, .depth = 8, .mins = 1)
-FORMAT(q5_0, codes, 22, NULL, .depth = 8, .centre = CENTRE_16)
-FORMAT(q5_1, codes, 24, NULL, .depth = 4, .mins = 1)
-FORMAT(q8_0, planes, 34, direct_q8_0_avx2, .depth = 8, .centre = CENTRE_8, .planes = true)
-FORMAT(iq4_nl, planes, 18, NULL, .depth = 8, .centre = CENTRE_8, .planes = true)
+FORMAT_DIRECT(q4_0, codes, 18, .depth = 8, .centre = CENTRE_8)
+FORMAT_DIRECT(q4_1, codes, 20, .depth = 8, .mins = 1)
+FORMAT(q5_0, codes, 22, .depth = 8, .centre = CENTRE_16)
+FORMAT(q5_1, codes, 24, .depth = 4, .mins = 1)
+FORMAT_DIRECT(q8_0, planes, 34, .depth = 8, .centre = CENTRE_8, .planes = true)
+FORMAT(iq4_nl, planes, 18, .depth = 8, .centre = CENTRE_8, .planes = true)
 
 void matmul_fill_q_avx2(struct matmul_kernels *k)
 {

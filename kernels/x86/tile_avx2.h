@@ -37,8 +37,14 @@ enum {
     TILE_HALF = 8, /* rows of one vector */
     TILE_COLS = 4, /* columns of one micro-kernel call: 8 sums of 16 bits stay in registers */
     TILE_BYTES_MAX = 10240,
-    PREFETCH_STEPS = 8, /* the next row group is asked for in this many small portions a chunk */
+    PREFETCH_AHEAD = 512, /* bytes */
+    PREFETCH_STEPS = 8,   /* the next row group is asked for in this many small portions a chunk */
 };
+
+typedef void tile_micro(const void *tile, uint32_t count, const uint8_t *x, size_t x_stride,
+                        const uint8_t *next, float *acc);
+typedef void tile_direct(const uint8_t *src, size_t stride, uint32_t blocks, const uint8_t *x,
+                         size_t x_stride, float *acc);
 
 /* How a format is run. */
 struct tile_format {
@@ -49,11 +55,12 @@ struct tile_format {
     void (*unpack)(void *tile, uint32_t half, const uint8_t *src, size_t stride, uint32_t count);
     /* [n] n columns, x_stride apart; acc[column][row] are the chains. next: to prefetch, or
      * NULL. */
-    void (*micro[TILE_COLS + 1])(const void *tile, uint32_t count, const uint8_t *x,
-                                 size_t x_stride, const uint8_t *next, float *acc);
-    /* One column, a chunk of all its blocks, without a tile; NULL: as the others. */
-    void (*direct)(const uint8_t *const src[2], size_t stride, const uint8_t *x,
-                   const uint8_t *next, float *acc);
+    tile_micro *micro[TILE_COLS + 1];
+    /* Up to so many columns are taken narrow, 8 rows at a time: by direct, [n] again, which takes
+     * whole rows and needs no tile; or, if that is NULL, by narrow on the first half of a tile. */
+    uint32_t narrow_cols;
+    tile_micro *narrow[3];
+    tile_direct *const *direct;
 };
 
 /* tile_run_avx2 - rows [row_begin, row_end) of m. */
@@ -67,12 +74,7 @@ void matmul_fill_float_avx2(struct matmul_kernels *k);
 void act_fill_avx2(struct matmul_kernels *k);
 
 /* direct entries of tile_format. */
-void direct_q4_0_avx2(const uint8_t *const src[2], size_t stride, const uint8_t *x,
-                      const uint8_t *next, float *acc);
-void direct_q4_1_avx2(const uint8_t *const src[2], size_t stride, const uint8_t *x,
-                      const uint8_t *next, float *acc);
-void direct_q8_0_avx2(const uint8_t *const src[2], size_t stride, const uint8_t *x,
-                      const uint8_t *next, float *acc);
+extern tile_direct *const direct_q4_0_avx2[], *const direct_q4_1_avx2[], *const direct_q8_0_avx2[];
 
 /* The compiler must not reorder integer sums into trees: it would spill most of them. */
 #define KEEP_ORDER(v) __asm__("" : "+x"(v))
@@ -193,6 +195,7 @@ struct tile_shape {
     enum tile_centre centre; /* start of the sum */
     int scale_depth;         /* 256: multiply-adds that share a scale, 4 or 8 */
     bool planes;             /* the two vectors are the high and low plane of 8 rows, not 16 rows */
+    bool narrow;             /* 8 rows: the second vector is not there */
     int mins;                /* 256: pairs of sums of the second term, 0 none; 32: 1 = has m */
 };
 
@@ -233,11 +236,14 @@ ATTR_INLINE void sums16(__m256i s16[TILE_COLS][2], const __m256i (*q)[2], const 
         ATTR_UNROLL
         for (int c = 0; c < n; c++) {
             __m256i b = splat32(y + (size_t)c * y_stride + 4 * i);
-            __m256i p0 = _mm256_maddubs_epi16(q0, b), p1 = _mm256_maddubs_epi16(q1, b);
             bool first = i == 0 && s.centre == CENTRE_NONE;
+            __m256i p0 = _mm256_maddubs_epi16(q0, b);
             s16[c][0] = first ? p0 : _mm256_add_epi16(s16[c][0], p0);
-            s16[c][1] = first ? p1 : _mm256_add_epi16(s16[c][1], p1);
             KEEP_ORDER(s16[c][0]);
+            if (s.narrow)
+                continue;
+            __m256i p1 = _mm256_maddubs_epi16(q1, b);
+            s16[c][1] = first ? p1 : _mm256_add_epi16(s16[c][1], p1);
             KEEP_ORDER(s16[c][1]);
         }
     }
@@ -251,6 +257,18 @@ ATTR_INLINE void prefetch_part(const uint8_t *next, uint32_t step, const int lin
     for (int i = 0; i < lines; i++)
         _mm_prefetch((const char *)next + ((size_t)step * (size_t)lines + (size_t)i) * 64,
                      _MM_HINT_T1);
+}
+
+/* Asks for the bytes that 8 streams will reach after PREFETCH_AHEAD more: those that belong to
+ * [at, at + bytes) of each. It is the order of the lines that counts: it leads the processor's own
+ * prefetcher, which the order in which a block is unpacked would mislead. */
+ATTR_INLINE void prefetch_streams(const uint8_t *src, size_t stride, size_t at, size_t bytes)
+{
+    size_t line = (at + PREFETCH_AHEAD + 63) / 64 * 64;
+    for (; line < at + PREFETCH_AHEAD + bytes; line += 64)
+        ATTR_UNROLL
+    for (uint32_t r = 0; r < TILE_HALF; r++)
+        _mm_prefetch((const char *)src + r * stride + line, _MM_HINT_T1);
 }
 
 /* Parts of a 256-weight tile that belong to one pair of vectors. */
@@ -303,10 +321,11 @@ ATTR_INLINE void micro256(const struct part256 p, const uint8_t *x, size_t x_str
         for (int c = 0; c < n; c++) {
             const __m256i *scale = p.scale[j * s.depth / s.scale_depth];
             dot[c][0] = _mm256_add_epi32(dot[c][0], _mm256_madd_epi16(s16[c][0], scale[0]));
-            dot[c][1] = _mm256_add_epi32(dot[c][1], _mm256_madd_epi16(s16[c][1], scale[1]));
+            if (!s.narrow)
+                dot[c][1] = _mm256_add_epi32(dot[c][1], _mm256_madd_epi16(s16[c][1], scale[1]));
         }
     }
-    const int vectors = s.planes ? 1 : 2;
+    const int vectors = s.planes || s.narrow ? 1 : 2;
     ATTR_UNROLL
     for (int c = 0; c < n; c++) {
         if (s.planes)
@@ -355,12 +374,14 @@ ATTR_INLINE void micro32(const struct part32 p, const uint8_t *x, size_t x_strid
         ATTR_UNROLL
         for (int c = 0; c < n; c++) {
             __m256i d0 = _mm256_madd_epi16(s16[c][0], s.planes ? sixteens : ones);
-            __m256i d1 = _mm256_madd_epi16(s16[c][1], ones);
             dot[c][0] = j == 0 ? d0 : _mm256_add_epi32(dot[c][0], d0);
+            if (s.narrow)
+                continue;
+            __m256i d1 = _mm256_madd_epi16(s16[c][1], ones);
             dot[c][1] = j == 0 ? d1 : _mm256_add_epi32(dot[c][1], d1);
         }
     }
-    const int vectors = s.planes ? 1 : 2;
+    const int vectors = s.planes || s.narrow ? 1 : 2;
     ATTR_UNROLL
     for (int c = 0; c < n; c++) {
         const struct act_q8_32 *g = group32(x, x_stride, c);

@@ -345,6 +345,36 @@ static void test_matmul_is_invariant(void **state)
     }
 }
 
+/* Tiled kernels decode a weight once, for one column as for 32: weights decoded, counted. */
+static void test_matmul_decodes_each_weight_once(void **state)
+{
+    (void)state;
+    struct dice d = { 7 };
+    uint32_t counting = 0;
+    for (uint32_t f = 0; f < FORMATS; f++) {
+        bool counts = false;
+        for (uint32_t cols = 1; cols <= 32 && has_level(&formats[f]); cols += cols < 9 ? 1 : 23) {
+            uint64_t decoded = 0;
+            struct kase k = { .format = &formats[f],
+                              .rows = 48,
+                              .cols = cols,
+                              .k = k_of(&formats[f], 5),
+                              .offset = 64 };
+            set_up(&d, &k, FILL_FINITE);
+            k.m.decoded = &decoded;
+            run(&level, &k, 0, k.rows, NULL);
+            counts = counts || decoded > 0;
+            if (counts && decoded != (uint64_t)k.rows * k.k)
+                fail_msg("%s: %u columns: %llu weights decoded of %u",
+                         dtype_find(formats[f].type)->name, cols, (unsigned long long)decoded,
+                         k.rows * k.k);
+        }
+        counting += counts;
+    }
+    if (level.isa == ISA_AVX2)
+        assert_int_equal(counting, 12);
+}
+
 static void test_act_quantizers(void **state)
 {
     (void)state;
@@ -404,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_matmul_edges),
         cmocka_unit_test(test_matmul_weights_at_every_offset),
         cmocka_unit_test(test_matmul_is_invariant),
+        cmocka_unit_test(test_matmul_decodes_each_weight_once),
         cmocka_unit_test(test_act_quantizers),
     };
     int failed = 0;
