@@ -23,7 +23,8 @@ struct arena {
 enum rc arena_open(struct arena *a, size_t bytes) ATTR_MUST_USE;
 void arena_close(struct arena *a);
 
-/* arena_take - count x size zeroed bytes, 64-byte aligned; NULL when they do not fit. */
+/* arena_take - count x size bytes, 64-byte aligned, to be written first; NULL when they do not
+ * fit. */
 void *arena_take(struct arena *a, size_t count, size_t size) ATTR_MUST_USE;
 
 /* arena_mark / arena_reset - everything taken after the mark is given back at once. */

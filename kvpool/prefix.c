@@ -217,9 +217,8 @@ void prefix_claim(const struct block_table *t, struct kvpool *p, const int32_t *
         must(b->valid < KV_BLOCK_TOKENS);
         b->claim_step = step;
         b->claim_valid = (uint8_t)min_u32(end - first, KV_BLOCK_TOKENS);
-        if (!b->indexed)
-            memcpy(&p->tokens[index][b->valid], &tokens[first + b->valid],
-                   (b->claim_valid - b->valid) * sizeof(int32_t));
+        for (uint32_t at = b->valid; !b->indexed && at < b->claim_valid; at++)
+            p->tokens[index][at] = tokens[first + at];
     }
 }
 

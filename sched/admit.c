@@ -96,7 +96,7 @@ static uint32_t would_lose(const struct sched *s, const struct request *v, uint6
 
 /* Whether v, who runs, gives way to r, who waits and needs so many blocks. */
 static bool gives_way(const struct sched *s, const struct request *v, const struct request *r,
-                      uint64_t need, uint64_t now_us)
+                      uint64_t need)
 {
     uint32_t rank_v = fair_rank(v), rank_r = fair_rank(r);
     if (v->seq.class == CLASS_SPARE && rank_v > rank_r)
@@ -108,7 +108,7 @@ static bool gives_way(const struct sched *s, const struct request *v, const stru
     /* Between tenants of a class: one that has less than its part of the places and has not used
      * more, from one that has more than that. Never before a slice is over, nor before what would
      * be lost is at most half of what was done. */
-    uint64_t ran_us = now_us - v->seq.turn_begin_us;
+    uint64_t ran_us = s->now_us - v->seq.turn_begin_us;
     uint64_t prompt_us =
         v->seq.turn_ready_us > 0 ? v->seq.turn_ready_us - v->seq.turn_begin_us : ran_us;
     uint64_t lost_us = prompt_us * would_lose(s, v, need) / (v->seq.turn_rows + 1);
@@ -123,12 +123,11 @@ static bool gives_way(const struct sched *s, const struct request *v, const stru
 static struct request *who_gives_way(const struct sched *s, const struct request *r, uint64_t need,
                                      bool kind)
 {
-    uint64_t now_us = clock_now_us(&s->clock);
     for (uint32_t i = s->running_count; i-- > 0;) {
         struct request *v = s->running[i];
         bool only = s->fair.tenants[v->seq.tenant].running == 1 && v->seq.class != CLASS_SPARE &&
                     v->seq.tenant != r->seq.tenant;
-        if (!(kind && only) && gives_way(s, v, r, need, now_us))
+        if (!(kind && only) && gives_way(s, v, r, need))
             return v;
     }
     return NULL;
@@ -138,6 +137,10 @@ void admit_yield(struct sched *s)
 {
     struct request *r = fair_pick(s);
     if (r == NULL || s->running_count == 0)
+        return;
+    bool worse = fair_rank(s->running[s->running_count - 1]) > fair_rank(r);
+    bool less = s->fair.tenants[r->seq.tenant].running < fair_part(s);
+    if (!worse && !less)
         return;
     bool full = s->running_count == s->config.rows_max;
     uint64_t need = kv_blocks_for(r->seq.known);
@@ -155,7 +158,7 @@ void admit_yield(struct sched *s)
 }
 
 /* Looks at some of a queue, on from where it stopped last time. */
-static void expire_waiting(struct sched *s, struct queue *q, uint64_t now_us)
+static void expire_waiting(struct sched *s, struct queue *q)
 {
     uint32_t looks = q->count < LOOKS ? q->count : LOOKS;
     for (; looks > 0; looks--) {
@@ -163,19 +166,20 @@ static void expire_waiting(struct sched *s, struct queue *q, uint64_t now_us)
         if (r == NULL)
             return;
         q->cursor = r->seq.next;
-        if (now_us >= r->seq.end_by_us)
+        if (s->now_us >= r->seq.end_by_us)
             sequence_finish(s, r, FINISH_EXPIRED, RC_OK);
-        else if (now_us >= r->seq.first_by_us && r->seq.class < CLASS_BATCH && !r->seq.elder)
+        else if (s->now_us >= r->seq.first_by_us && r->seq.class < CLASS_BATCH && !r->seq.elder)
             fair_demote(s, r);
     }
 }
 
 void admit_expire(struct sched *s)
 {
-    uint64_t now_us = clock_now_us(&s->clock);
+    if (s->timed == 0)
+        return;
     for (uint32_t i = s->running_count; i-- > 0;)
-        if (now_us >= s->running[i]->seq.end_by_us)
+        if (s->now_us >= s->running[i]->seq.end_by_us)
             sequence_finish(s, s->running[i], FINISH_EXPIRED, RC_OK);
-    expire_waiting(s, &s->waiting, now_us);
-    expire_waiting(s, &s->spare, now_us);
+    expire_waiting(s, &s->waiting);
+    expire_waiting(s, &s->spare);
 }

@@ -7,7 +7,7 @@
 
 /* Results of one row of r. */
 static void commit_output(struct sched *s, struct request *r, const struct batch_output *o,
-                          uint32_t position, const struct batch_result *result, uint64_t now_us)
+                          uint32_t position, const struct batch_result *result)
 {
     const struct request_params *params = &r->params;
     if (o->target >= 0)
@@ -17,7 +17,7 @@ static void commit_output(struct sched *s, struct request *r, const struct batch
     if (!o->sample)
         return;
     must(result->token >= 0 && (uint32_t)result->token < s->executor.limits.vocab_count);
-    event_token(r, result, now_us);
+    event_token(r, result, s->now_us);
     r->seq.known++;
 }
 
@@ -69,7 +69,6 @@ void commit_step(struct sched *s, const struct plan *plan, enum rc rc)
         return;
     }
     const struct batch *b = &plan->batch;
-    uint64_t now_us = clock_now_us(&s->clock);
     for (uint32_t i = 0, at = 0; i < b->span_count; i++) {
         const struct batch_span *span = &b->spans[i];
         struct request *r = plan->span_requests[i];
@@ -77,13 +76,12 @@ void commit_step(struct sched *s, const struct plan *plan, enum rc rc)
         seq->computed = span->pos_begin + span->row_count;
         prefix_commit(&seq->table, s->pool, seq->written_from, seq->computed);
         for (; at < b->output_count && b->outputs[at].row < span->row_begin + span->row_count; at++)
-            commit_output(s, r, &b->outputs[at], plan->outputs[at].position, &s->results[at],
-                          now_us);
+            commit_output(s, r, &b->outputs[at], plan->outputs[at].position, &s->results[at]);
         uint32_t scored =
             seq->computed < r->params.prompt_count ? seq->computed : r->params.prompt_count;
         if (seq->scored < scored)
             seq->scored = scored;
-        note_progress(r, span->row_count, now_us);
+        note_progress(r, span->row_count, s->now_us);
         enum finish finish = finish_of(r);
         if (finish != FINISH_NONE)
             sequence_finish(s, r, finish, RC_OK);

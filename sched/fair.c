@@ -220,8 +220,7 @@ static struct request *waiting_elder(struct sched *s)
     struct request *oldest = s->waiting.head;
     if (f->elder == NULL && oldest != NULL) {
         const struct sequence *seq = &oldest->seq;
-        uint64_t now_us = clock_now_us(&s->clock);
-        if (seq->waited_us + (now_us - seq->waits_since_us) > s->config.patience_us) {
+        if (seq->waited_us + (s->now_us - seq->waits_since_us) > s->config.patience_us) {
             oldest->seq.elder = true;
             f->elder = oldest;
         }
@@ -268,14 +267,14 @@ void fair_charge(struct sched *s, const struct plan *plan, uint64_t us)
     uint64_t total = 0, sum = 0, charged = 0;
     for (uint32_t i = 0; i < b->span_count; i++)
         total += weight_of(plan->span_requests[i], &b->spans[i]);
+    double unit_us = (double)us / (double)total;
     for (uint32_t i = 0; i < b->span_count; i++) {
         const struct request *r = plan->span_requests[i];
         enum fair_class c = r->seq.class;
         sum += weight_of(r, &b->spans[i]);
         /* Up to here rounded down, less what was charged before: the shares add up to us. */
-        uint64_t share = (uint64_t)((double)us * (double)sum / (double)total) - charged;
-        if (i + 1 == b->span_count)
-            share = us - charged;
+        uint64_t upto = i + 1 < b->span_count ? (uint64_t)((double)sum * unit_us) : us;
+        uint64_t share = upto < us ? upto - charged : us - charged;
         charged += share;
         f->tenants[r->seq.tenant].used_us[c] += share;
         f->used_us[c] += share * WEIGHT_UNIT / class_weight[c];

@@ -85,26 +85,45 @@ static void planner_open(struct planner *p, struct sched *s, struct plan *plan)
     plan->batch.outputs = p->outputs;
 }
 
-/* Whether the logits of the row at this position are wanted, and how. */
-static bool wants_output(const struct request *r, uint32_t position, struct batch_output *o)
+/* What is wanted of the logits of the row at this position. */
+static bool wants_token(const struct request *r, uint32_t position)
+{
+    return position + 1 == r->seq.known && r->output_max > 0;
+}
+
+static bool wants_score(const struct request *r, uint32_t position)
+{
+    return r->params.prompt_logprobs && position + 1 < r->params.prompt_count &&
+           position >= r->seq.scored;
+}
+
+static bool wants_logits(const struct request *r, uint32_t position)
+{
+    return r->params.on_logits != NULL && position < r->params.prompt_count &&
+           position >= r->seq.scored;
+}
+
+static bool wants_output(const struct request *r, uint32_t position)
+{
+    return wants_token(r, position) || wants_score(r, position) || wants_logits(r, position);
+}
+
+static void fill_output(struct batch_output *o, const struct request *r, uint32_t position)
 {
     const struct request_params *params = &r->params;
-    bool prompt = position < params->prompt_count && position >= r->seq.scored;
-    *o = (struct batch_output){ .target = -1 };
-    if (prompt && params->prompt_logprobs && position + 1 < params->prompt_count)
-        o->target = r->tokens[position + 1];
-    o->logits = prompt && params->on_logits != NULL;
-    o->sample = position + 1 == r->seq.known && r->output_max > 0;
-    if (o->sample) {
-        uint32_t done = r->seq.known - params->prompt_count;
-        o->top_count = params->top_count;
-        o->sampling = &params->sampling;
-        o->history = r->tokens;
-        o->history_count = r->seq.known;
-        o->prompt_count = params->prompt_count;
-        o->mask = done < params->min_tokens ? r->stop_mask : NULL;
-    }
-    return o->sample || o->logits || o->target >= 0;
+    *o = (struct batch_output){
+        .target = wants_score(r, position) ? r->tokens[position + 1] : -1,
+        .logits = wants_logits(r, position),
+    };
+    if (!wants_token(r, position))
+        return;
+    o->sample = true;
+    o->top_count = params->top_count;
+    o->sampling = &params->sampling;
+    o->history = r->tokens;
+    o->history_count = r->seq.known;
+    o->prompt_count = params->prompt_count;
+    o->mask = r->seq.known - params->prompt_count < params->min_tokens ? r->stop_mask : NULL;
 }
 
 /* Appends rows [begin, begin + row_count) of r; what lies between computed and begin is copied. */
@@ -127,14 +146,14 @@ static void add_span(struct planner *p, struct request *r, uint32_t begin, uint3
     for (uint32_t i = 0; i < row_count; i++) {
         uint32_t position = begin + i;
         p->tokens[b->row_count + i] = r->tokens[position];
-        struct batch_output o;
-        if (!wants_output(r, position, &o))
+        struct batch_output *o = &p->outputs[b->output_count];
+        if (!wants_output(r, position))
             continue;
         must(p->outputs_left > 0);
         p->outputs_left--;
-        o.row = b->row_count + i;
-        p->plan->outputs[b->output_count] = (struct plan_output){ r, position };
-        p->outputs[b->output_count++] = o;
+        fill_output(o, r, position);
+        o->row = b->row_count + i;
+        p->plan->outputs[b->output_count++] = (struct plan_output){ r, position };
     }
     seq->written_from = seq->computed;
     p->plan->pairs += cost_pairs(begin, row_count);
@@ -151,7 +170,7 @@ static void plan_decode_row(struct planner *p, uint32_t *i)
     struct request *r = s->running[*i];
     bool opens = kv_blocks_for(r->seq.known) > r->seq.table.count;
     enum rc rc = opens && alloc_chaos(s) ? make_room(s, *i) : RC_OK;
-    while (rc == RC_OK && table_extend(&r->seq.table, s->pool, r->seq.known) == RC_FULL)
+    while (opens && rc == RC_OK && table_extend(&r->seq.table, s->pool, r->seq.known) == RC_FULL)
         rc = make_room(s, *i);
     if (rc == RC_FULL)
         return; /* r was the last of the list, and has left it */

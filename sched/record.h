@@ -35,13 +35,13 @@ enum seq_state {
  * table, tokens [computed, known) do not yet. A step lets the second number catch the first. */
 struct sequence {
     enum seq_state state;
-    uint64_t order; /* arrival number: older is smaller, first come first served */
     uint32_t known;
     uint32_t computed;
     uint32_t written_from; /* first position that this step's copy and rows write */
-    bool again;            /* was preempted: what it takes over now is not news */
-    uint32_t scored;       /* prompt positions whose logits have been delivered, when wanted */
     struct block_table table;
+    uint32_t scored;       /* prompt positions whose logits have been delivered, when wanted */
+    uint64_t order;        /* arrival number: older is smaller, first come first served */
+    bool again;            /* was preempted: what it takes over now is not news */
     enum fair_class class; /* of its priority, or lower when it is late */
     uint8_t tenant;        /* index of its account */
     bool elder;            /* the oldest when its patience ended: before everybody, see fair.c */
@@ -59,34 +59,30 @@ struct sequence {
 #define EVENT_QUEUED 1u   /* in the event ring, or about to be pushed */
 #define EVENT_FINISH_AT 8 /* enum finish is kept from this bit up */
 
+/* What every step touches comes first and together. */
 struct request {
     uint32_t magic;
+    uint32_t output_max;           /* constant: max_tokens, bounded by the context */
+    _Atomic uint32_t output_count; /* published */
+    _Atomic uint32_t event;        /* EVENT_QUEUED and the finish, changed together: see event.c */
     struct sched *sched;
-    struct request_params params; /* constant; prompt points to tokens */
-    uint64_t salt;                /* constant: its namespace in the prefix cache */
-    uint32_t output_max;          /* constant: max_tokens, bounded by the context */
-    /* constant: all tokens but the stop ids; NULL without min_tokens */
-    uint64_t *stop_mask;
-    /* [prompt_count + output_max]: prompt, then output as published */
-    int32_t *tokens;
+    int32_t *tokens;            /* [prompt_count + output_max]: prompt, then output as published */
     float *logprobs;            /* [output_max] or NULL */
     struct token_logprob *tops; /* [output_max][top_count] or NULL */
-    uint8_t *top_counts;        /* [output_max] or NULL */
-    float *prompt_logprobs;     /* [prompt_count] or NULL */
+    struct sequence seq;        /* the scheduler's */
+    struct request_params params; /* constant; prompt points to tokens */
 
-    _Atomic uint32_t output_count; /* published */
+    uint64_t salt;          /* constant: its namespace in the prefix cache */
+    uint64_t *stop_mask;    /* constant: all tokens but the stop ids; NULL without min_tokens */
+    uint8_t *top_counts;    /* [output_max] or NULL */
+    float *prompt_logprobs; /* [prompt_count] or NULL */
     _Atomic uint32_t cached_count; /* published with the first token */
-    _Atomic uint32_t event;        /* EVENT_QUEUED and the finish, changed together: see event.c */
     enum rc error;                 /* published by the finish */
     _Atomic uint64_t arrival_us, admitted_us, first_token_us, finished_us; /* relaxed */
-
-    atomic_bool cancel; /* set by the submitter */
-    /* scheduler, submitter, a cancel notice on its way: the last one frees */
-    _Atomic uint32_t refs;
-    bool released;                                 /* the consumer's */
+    atomic_bool cancel;    /* set by the submitter */
+    _Atomic uint32_t refs; /* scheduler, submitter, a cancel notice: the last one frees */
+    bool released;         /* the consumer's */
     struct request *registry_prev, *registry_next; /* guarded by sched.registry_lock */
-
-    struct sequence seq; /* the scheduler's */
 };
 
 /* What one output of the plan is for. */
@@ -108,7 +104,7 @@ struct plan {
 struct counters {
     _Atomic uint64_t steps, rows, prefill_tokens, decode_tokens;
     _Atomic uint64_t submitted, refused, finished, cancelled, failed, expired;
-    _Atomic uint64_t preemptions, engine_us;
+    _Atomic uint64_t preemptions, engine_us, plan_us;
     _Atomic uint64_t cached_tokens, io_waits;
     _Atomic uint32_t running, waiting, blocks_free, blocks_cached, step_us, free_rows;
 };
@@ -142,7 +138,9 @@ struct sched {
     struct request **prompts; /* [rows_max] scratch */
     uint32_t running_count;
     uint64_t order_next;
+    uint32_t timed; /* live requests with a wish or a deadline */
     uint64_t step;
+    uint64_t now_us; /* one time for all that happens in a step, another one for its commit */
     struct cost cost;
     struct lengths lengths;
     struct forecast_item *forecast; /* [rows_max] scratch */
@@ -187,10 +185,19 @@ void sequence_admit(struct sched *s, struct request *r);
 void sequence_finish(struct sched *s, struct request *r, enum finish finish, enum rc error);
 /* What the pool has to know of it. */
 struct prefix_view sequence_view(const struct request *r);
-bool sequence_scores(const struct request *r); /* logits of its prompt are still wanted */
 /* Whether a stands before b in the running list. */
 bool sequence_before(const struct request *a, const struct request *b);
-bool sequence_decodes(const struct request *r); /* its next row is the token it chose last */
+/* Its next row is the token it chose last. */
+static inline bool sequence_decodes(const struct request *r)
+{
+    return r->seq.computed + 1 == r->seq.known && r->seq.known > r->params.prompt_count;
+}
+/* Logits of its prompt are still wanted. */
+static inline bool sequence_scores(const struct request *r)
+{
+    return (r->params.prompt_logprobs || r->params.on_logits != NULL) &&
+           r->seq.scored < r->params.prompt_count;
+}
 
 /* queue.c */
 void queue_insert(struct queue *q, struct request *r);

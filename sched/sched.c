@@ -213,8 +213,12 @@ static void drain_inbox(struct sched *s)
     struct request *r;
     while ((r = ring_pop(s->inbox)) != NULL) {
         bool notice = r->seq.state != SEQ_NEW;
-        if (!notice)
+        if (!notice) {
+            uint64_t arrival_us = atomic_load_explicit(&r->arrival_us, memory_order_relaxed);
+            if (s->now_us < arrival_us)
+                s->now_us = arrival_us; /* it came after the step had begun */
             r->seq.order = s->order_next++;
+        }
         if (r->seq.state != SEQ_DONE && request_cancelled(r))
             sequence_finish(s, r, FINISH_CANCELLED, RC_OK);
         else if (!notice)
@@ -228,9 +232,12 @@ static enum rc run_plan(struct sched *s, const struct plan *plan)
 {
     uint64_t begin_us = clock_now_us(&s->clock);
     enum rc rc = s->executor.run(s->executor.ctx, &plan->batch, s->results);
-    uint64_t us = clock_now_us(&s->clock) - begin_us;
+    uint64_t plan_us = begin_us - s->now_us;
+    s->now_us = clock_now_us(&s->clock);
+    uint64_t us = s->now_us - begin_us;
     atomic_store_explicit(&s->counters.step_us, (uint32_t)us, memory_order_relaxed);
     count_up(&s->counters.engine_us, us);
+    count_up(&s->counters.plan_us, plan_us);
     fair_charge(s, plan, us);
     if (rc == RC_OK) {
         cost_observe(&s->cost, plan->batch.row_count, plan->pairs, us);
@@ -252,6 +259,7 @@ static void audit_or_die(struct sched *s)
 bool sched_step(struct sched *s)
 {
     must(s->magic == SCHED_MAGIC);
+    s->now_us = clock_now_us(&s->clock);
     drain_inbox(s);
     store_poll(s->pool, false);
     admit_expire(s);

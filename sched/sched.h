@@ -42,6 +42,7 @@ struct sched_stats {
     uint64_t cached_tokens; /* prompt tokens taken from the prefix cache */
     uint64_t io_waits;      /* rows put off until the store had moved a block */
     uint64_t engine_us;     /* all steps, failed ones included */
+    uint64_t plan_us;       /* what planning them took beside that */
     uint32_t running, waiting;
     uint32_t step_us;   /* of the last step */
     uint32_t free_rows; /* rows that would be nearly free, as far as is known */

@@ -27,15 +27,9 @@ static void set_state(struct request *r, enum seq_state to)
     r->seq.state = to;
 }
 
-bool sequence_decodes(const struct request *r)
+static bool is_timed(const struct request *r)
 {
-    return r->seq.computed + 1 == r->seq.known && r->seq.known > r->params.prompt_count;
-}
-
-bool sequence_scores(const struct request *r)
-{
-    return (r->params.prompt_logprobs || r->params.on_logits != NULL) &&
-           r->seq.scored < r->params.prompt_count;
+    return r->params.ttft_us > 0 || r->params.deadline_us > 0;
 }
 
 struct prefix_view sequence_view(const struct request *r)
@@ -69,7 +63,7 @@ static void leave_waiting(struct sched *s, struct request *r)
 {
     queue_remove(queue_of(s, r), r);
     fair_remove(s, r);
-    r->seq.waited_us += clock_now_us(&s->clock) - r->seq.waits_since_us;
+    r->seq.waited_us += s->now_us - r->seq.waits_since_us;
 }
 
 static void running_insert(struct sched *s, struct request *r)
@@ -110,9 +104,10 @@ void sequence_wait(struct sched *s, struct request *r)
         r->seq.again = true;
     } else {
         fair_enter(s, r);
+        s->timed += is_timed(r);
     }
     set_state(r, SEQ_WAITING);
-    r->seq.waits_since_us = clock_now_us(&s->clock);
+    r->seq.waits_since_us = s->now_us;
     queue_insert(queue_of(s, r), r);
     fair_push(s, r);
 }
@@ -125,12 +120,12 @@ void sequence_admit(struct sched *s, struct request *r)
     r->seq.gained = false;
     r->seq.base = r->seq.most;
     r->seq.turns++;
-    r->seq.turn_begin_us = clock_now_us(&s->clock);
+    r->seq.turn_begin_us = s->now_us;
     r->seq.turn_ready_us = r->seq.turn_rows = 0;
     s->fair.tenants[r->seq.tenant].running++;
     running_insert(s, r);
     if (atomic_load_explicit(&r->admitted_us, memory_order_relaxed) == 0)
-        atomic_store_explicit(&r->admitted_us, clock_now_us(&s->clock), memory_order_relaxed);
+        atomic_store_explicit(&r->admitted_us, s->now_us, memory_order_relaxed);
 }
 
 void sequence_finish(struct sched *s, struct request *r, enum finish finish, enum rc error)
@@ -140,8 +135,10 @@ void sequence_finish(struct sched *s, struct request *r, enum finish finish, enu
         leave_running(s, r);
     else if (r->seq.state == SEQ_WAITING)
         leave_waiting(s, r);
-    if (r->seq.state != SEQ_NEW)
+    if (r->seq.state != SEQ_NEW) {
         fair_leave(s, r);
+        s->timed -= is_timed(r);
+    }
     set_state(r, SEQ_DONE);
     if (finish == FINISH_STOP || finish == FINISH_LENGTH)
         lengths_note(&s->lengths, r->seq.known - r->params.prompt_count);
@@ -151,6 +148,6 @@ void sequence_finish(struct sched *s, struct request *r, enum finish finish, enu
              : finish == FINISH_EXPIRED ? &c->expired
                                         : &c->finished,
              1);
-    event_finish(r, finish, error, clock_now_us(&s->clock));
+    event_finish(r, finish, error, s->now_us);
     request_drop(r);
 }

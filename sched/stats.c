@@ -20,13 +20,17 @@ struct sched_stats sched_stats_get(const struct sched *s)
     const struct counters *c = &s->counters;
 #define READ(field) .field = atomic_load_explicit(&c->field, memory_order_relaxed)
     return (struct sched_stats){
-        READ(steps),         READ(rows),          READ(prefill_tokens),
-        READ(decode_tokens), READ(submitted),     READ(refused),
-        READ(finished),      READ(cancelled),     READ(failed),
-        READ(expired),       READ(engine_us),     READ(preemptions),
-        READ(cached_tokens), READ(io_waits),      READ(running),
-        READ(waiting),       READ(blocks_free),   READ(step_us),
-        READ(free_rows),     READ(blocks_cached), .blocks_total = kvpool_block_count(s->pool),
+        READ(steps),          READ(rows),
+        READ(prefill_tokens), READ(decode_tokens),
+        READ(submitted),      READ(refused),
+        READ(finished),       READ(cancelled),
+        READ(failed),         READ(expired),
+        READ(engine_us),      READ(preemptions),
+        READ(plan_us),        READ(cached_tokens),
+        READ(io_waits),       READ(running),
+        READ(waiting),        READ(blocks_free),
+        READ(step_us),        READ(free_rows),
+        READ(blocks_cached),  .blocks_total = kvpool_block_count(s->pool),
     };
 #undef READ
 }

@@ -22,8 +22,9 @@ struct symbolic {
     uint64_t *now_us;         /* virtual clock, moved by each step; may be NULL */
     /* what a step takes on that clock: rows up to knee_rows are hidden behind step_us */
     uint32_t step_us, row_us, knee_rows;
-    /* steps between two looks at whole tables, and at a whole prefix (they take turns) */
-    uint32_t verify_every;
+    /* a power of two less one: steps with none of these bits look at whole tables, and rows at
+     * whole prefixes (they take turns) */
+    uint32_t verify_mask;
     bool fail_next; /* the next run writes rubbish and fails */
     uint64_t steps, rows;
     FILE *log; /* plans in words, or NULL */

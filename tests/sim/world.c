@@ -128,7 +128,7 @@ bool world_open(struct world *w, const struct sim_options *options)
     if (!options->fixed && world_chance(w, 500))
         w->symbolic.row_us = world_draw(w, 0, 20000);
     if (options->fixed)
-        w->symbolic.verify_every = options->audit_every > 4 ? options->audit_every : 4;
+        w->symbolic.verify_mask = options->audit_every > 4 ? 63 : 3;
     if (kvpool_open(&w->pool, w->block_count, 0, &w->violation) != RC_OK)
         return false;
     if (!options->fixed && world_chance(w, 400) && !open_store(w))

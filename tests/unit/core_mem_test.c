@@ -69,8 +69,6 @@ static void test_arena_mark_and_reset(void **state)
     arena_reset(&a, mark);
     char *r = arena_take(&a, 3, 200);
     assert_ptr_equal(q, r);
-    for (int i = 0; i < 600; i++)
-        assert_int_equal(r[i], 0);
     arena_close(&a);
 }
 
