@@ -153,8 +153,8 @@ unit: $(UNIT_BIN) $(if $(K),,$(TOOL_BIN))  ## Build and run the C tests (K=subst
 
 SEED ?= 1
 SECONDS ?= 10
-sim: $(B)/tests/sim/sim_test  ## Simulate scheduler and KV pool (SEED=N SECONDS=S)
-	$(Q)$< --seed $(SEED) --seconds $(SECONDS)
+sim: $(B)/tests/sim/sim_test  ## Simulate scheduler and KV pool (SEED=N SECONDS=S SIMFLAGS=..)
+	$(Q)$< --seed $(SEED) --seconds $(SECONDS) $(SIMFLAGS)
 
 test: deps  ## Install what is needed, run every test
 	$(Q)$(MAKE) test-run

@@ -254,17 +254,19 @@ uint32_t fair_part(const struct sched *s)
     return part > 0 ? part : 1;
 }
 
-static uint64_t weight_of(const struct request *r, const struct batch_span *span)
+static int64_t weight_of(const struct request *r, const struct batch_span *span)
 {
-    return (uint64_t)span->row_count * ROW_WEIGHT +
-           (cost_pairs(span->pos_begin, span->row_count) >> PAIRS_SHIFT) + r->seq.table.count;
+    return (int64_t)(span->row_count * ROW_WEIGHT +
+                     (cost_pairs(span->pos_begin, span->row_count) >> PAIRS_SHIFT) +
+                     r->seq.table.count);
 }
 
 void fair_charge(struct sched *s, const struct plan *plan, uint64_t us)
 {
     const struct batch *b = &plan->batch;
     struct fair *f = &s->fair;
-    uint64_t total = 0, sum = 0, charged = 0;
+    uint64_t charged = 0;
+    int64_t total = 0, sum = 0;
     for (uint32_t i = 0; i < b->span_count; i++)
         total += weight_of(plan->span_requests[i], &b->spans[i]);
     double unit_us = (double)us / (double)total;
@@ -273,7 +275,7 @@ void fair_charge(struct sched *s, const struct plan *plan, uint64_t us)
         enum fair_class c = r->seq.class;
         sum += weight_of(r, &b->spans[i]);
         /* Up to here rounded down, less what was charged before: the shares add up to us. */
-        uint64_t upto = i + 1 < b->span_count ? (uint64_t)((double)sum * unit_us) : us;
+        uint64_t upto = i + 1 < b->span_count ? (uint64_t)(int64_t)((double)sum * unit_us) : us;
         uint64_t share = upto < us ? upto - charged : us - charged;
         charged += share;
         f->tenants[r->seq.tenant].used_us[c] += share;

@@ -53,7 +53,7 @@ int32_t symbolic_next(uint64_t hash, const struct sampling *sampling, const uint
                       uint32_t vocab_count)
 {
     uint64_t key = symbolic_extend(hash ^ sampling->seed, (int32_t)sampling->choice);
-    uint32_t token = (uint32_t)(key % vocab_count);
+    uint32_t token = (uint32_t)((key >> 32) * vocab_count >> 32);
     while (mask != NULL && (mask[token / 64] >> token % 64 & 1) == 0)
         token = token + 1 < vocab_count ? token + 1 : 0;
     return (int32_t)token;
