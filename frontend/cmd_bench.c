@@ -335,6 +335,7 @@ static const struct kind {
     const char *name;
     int (*run)(int argc, char **argv);
 } kinds[] = {
+    { "fused", bench_fused },
     { "serve", bench_serve },
 };
 
@@ -356,7 +357,7 @@ int cmd_bench(int argc, char **argv)
     struct option_set set = { "bench",
                               "-m MODEL [-npp N,..] [-ntg N,..] [-npl N,..]",
                               "Measures prefill and decode at several batch sizes. Other kinds: "
-                              "quire bench serve URL.",
+                              "quire bench fused, serve.",
                               groups,
                               2,
                               NULL,

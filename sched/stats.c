@@ -89,10 +89,13 @@ static bool audit_fair(const struct sched *s, struct fault *fault)
         for (uint32_t c = 0; c < CLASSES; c++) {
             live[c] += t->live[c];
             const struct request *before = NULL;
-            for (const struct request *r = t->head[c]; r != NULL; before = r, r = r->seq.fair_next)
-                if (waiting++, r->seq.fair_prev != before || r->seq.class != c ||
-                                   r->seq.tenant != i || r->seq.again)
+            for (const struct request *r = t->head[c]; r != NULL; r = r->seq.fair_next) {
+                if (r->seq.fair_prev != before || r->seq.class != c || r->seq.tenant != i ||
+                    r->seq.again)
                     return wrong(fault, "fair: a tenant's queue is torn", i, c);
+                waiting++;
+                before = r;
+            }
             if (before != t->tail[c])
                 return wrong(fault, "fair: a tenant's queue has another end", i, c);
         }

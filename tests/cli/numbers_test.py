@@ -93,6 +93,19 @@ def test_perplexity_of_a_vocabulary_with_bos():
     equal(out["tokens_scored"], out["tokens"])  # BOS stands first in each chunk
 
 
+def test_bench_fused_counts_the_bytes():
+    p = quire("bench", "fused", "--format", "q4_k", "--rows", 64, "--width", 512, "-r", 1,
+              "--columns", "1,3", "--jsonl")
+    for line, columns in zip(p.stdout.splitlines(), (1, 3), strict=True):
+        row = json.loads(line)
+        equal((row["format"], row["columns"]), ("Q4_K", columns))
+        equal(row["fused_bytes"], 64 * 512 * 144 / 256)
+        equal(row["unfused_bytes"], 64 * 512 * (144 / 256 + 8))
+        check(row["fused_ms"] >= 0 and row["dequant_ms"] > 0, row)
+    quire("bench", "fused", "--format", "Q9", status=2)
+    quire("bench", "fused", "--width", 300, status=2)
+
+
 def test_golden_logits_through_the_command():
     folder = os.path.join(GOLDEN, "models")
     if not os.path.isdir(folder):
