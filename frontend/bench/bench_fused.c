@@ -5,7 +5,7 @@
  * (unfused): time, and bytes that must come from or go to memory.
  *   clock     whole products, one thread, rounds in turn; medians. Weights and buffer are larger
  *             than any cache
- *   dequant   by the scalar definition of the formats, so a faster one is thinkable: the product over
+ *   dequant   by the scalar definition of the formats, and a faster one is thinkable: the product over
  *             floats alone is printed too, which is what a dequantizer for nothing would leave
  *   bytes     fused: weights. unfused: weights, floats written and floats read again. Activations
  *             and outputs, the same for both and small, are left out */
@@ -44,7 +44,8 @@ static const struct option rows[] = {
       "activation rows multiplied at once" },
     { "--rows", OPTION_U32, AT(rows), 16, 1u << 20, "N", NULL, "weight rows" },
     { "--width", OPTION_U32, AT(width), 256, 1u << 16, "N", NULL, "weights of a row" },
-    { "-r --repetitions", OPTION_U32, AT(rounds), 1, 1000, "N", NULL, "rounds; medians are printed" },
+    { "-r --repetitions", OPTION_U32, AT(rounds), 1, 1000, "N", NULL,
+      "rounds; medians are printed" },
     { "--isa", OPTION_CHOICE, AT(isa), 0, 0, "LEVEL", isas, "kernels to use" },
     { "--jsonl", OPTION_FLAG, AT(jsonl), 0, 0, NULL, NULL, "one JSON object a row" },
 };
