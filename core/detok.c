@@ -45,6 +45,20 @@ void detok_open(struct detok *d, const struct tokenizer *t, bool continues, bool
                          .at_start = !continues && tokenizer_adds_blank(t) };
 }
 
+void detok_show(struct detok *d, const int32_t *ids, uint32_t count)
+{
+    d->shown = ids;
+    d->shown_count = count;
+}
+
+static bool is_shown(const struct detok *d, int32_t id)
+{
+    for (uint32_t i = 0; i < d->shown_count; i++)
+        if (d->shown[i] == id)
+            return true;
+    return d->special;
+}
+
 /* Writes out what is held as far as it is decided. */
 static enum rc settle(struct detok *d, bool at_end, struct text *out)
 {
@@ -87,12 +101,13 @@ enum rc detok_push(struct detok *d, int32_t id, struct text *out)
 {
     char piece[PIECE_INLINE];
     char *data = piece;
-    size_t len = tokenizer_piece(d->tokenizer, id, d->special, piece, sizeof piece);
+    bool special = is_shown(d, id);
+    size_t len = tokenizer_piece(d->tokenizer, id, special, piece, sizeof piece);
     if (len > sizeof piece) {
         data = mem_alloc_raw(len);
         if (data == NULL)
             return RC_NO_MEMORY;
-        (void)tokenizer_piece(d->tokenizer, id, d->special, data, len);
+        (void)tokenizer_piece(d->tokenizer, id, special, data, len);
     }
     size_t skip = 0;
     if (d->at_start && !tokenizer_is_control(d->tokenizer, id)) {

@@ -10,7 +10,9 @@
 
 struct detok {
     const struct tokenizer *tokenizer;
-    bool special;       /* control tokens are written out */
+    bool special;         /* control tokens are written out */
+    const int32_t *shown; /* these control tokens are written out in any case */
+    uint32_t shown_count;
     bool at_start;      /* SentencePiece: the dummy prefix blank is dropped once */
     uint8_t held_count; /* bytes of an unfinished character */
     char held[4];
@@ -29,6 +31,9 @@ enum rc text_append(struct text *t, const char *data, size_t len) ATTR_MUST_USE;
 /* detok_open - a stream that continues after a prompt (continues = true: no dummy blank to drop)
  * or starts afresh. */
 void detok_open(struct detok *d, const struct tokenizer *t, bool continues, bool special);
+
+/* detok_show - writes out these control tokens too; the ids must live as long as the stream. */
+void detok_show(struct detok *d, const int32_t *ids, uint32_t count);
 
 /* detok_push - appends the text that id completes. detok_flush - appends what is held, at the end.
  */

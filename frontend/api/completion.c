@@ -140,18 +140,23 @@ enum rc completion_submit(struct completion *c)
     return RC_OK;
 }
 
+void completion_fail(struct completion *c, enum rc rc)
+{
+    if (c->failed)
+        return;
+    c->failed = true;
+    api_error_set(&c->error, 500, "server_error", NULL, "the model run failed: %s", rc_text(rc));
+    completion_cancel(c);
+}
+
 bool completion_take(struct completion *c)
 {
     c->ended_count = 0;
     for (uint32_t k = 0; k < c->submitted_count; k++) {
         generation_take(&c->choices[k]);
         c->ended_count += c->choices[k].ended;
-        if (c->choices[k].finish != FINISH_ERROR || c->failed)
-            continue;
-        c->failed = true;
-        api_error_set(&c->error, 500, "server_error", NULL, "the model run failed: %s",
-                      rc_text(c->choices[k].error));
-        completion_cancel(c);
+        if (c->choices[k].finish == FINISH_ERROR)
+            completion_fail(c, c->choices[k].error);
     }
     return c->ended_count == c->submitted_count &&
            (c->failed || c->submitted_count == c->choice_count);

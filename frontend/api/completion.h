@@ -45,8 +45,14 @@ bool completion_take(struct completion *c);
 /* completion_cancel - every choice that runs. */
 void completion_cancel(struct completion *c);
 
+/* completion_fail - what has nothing to do with the requests went wrong: the rest is cancelled. */
+void completion_fail(struct completion *c, enum rc rc);
+
 /* completion_body - the answer as a new reference; NULL without memory. id is the answer's id. */
 json_t *completion_body(const struct completion *c, const char *id, int64_t created);
+
+/* completion_usage - {"prompt_tokens" .., "prompt_tokens_details": {"cached_tokens"}}. */
+json_t *completion_usage(const struct completion *c);
 
 uint32_t completion_prompt_tokens(const struct completion *c);
 uint32_t completion_output_tokens(const struct completion *c);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* completion_body - the answer's JSON: choices, logprobs, usage.
- * Tokens that are parts of a character are shown with U+FFFD, and so is a zero byte in a token:
- * many readers of JSON, ours among them, take none in a name. The number of the chosen token is the
- * same float in token_logprobs and in top_logprobs; -inf is written as -9999. */
-#include <math.h>
+ * The number of the chosen token is the same float in token_logprobs and in top_logprobs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,52 +8,7 @@
 #include "core/must.h"
 #include "core/str.h"
 #include "frontend/api/completion.h"
-
-#define REPLACEMENT "\xef\xbf\xbd"
-
-static json_t *logprob_json(float value)
-{
-    return json_real(value < -9999.0f || isnan(value) ? -9999.0 : (double)value);
-}
-
-/* Appends bytes as valid UTF-8. */
-static enum rc append_valid(struct text *out, const char *bytes, size_t len)
-{
-    enum rc rc = RC_OK;
-    while (len > 0 && rc == RC_OK) {
-        struct utf8_step step = utf8_decode(bytes, len);
-        rc = step.state == UTF8_OK ? text_append(out, bytes, step.len)
-                                   : text_append(out, REPLACEMENT, strlen(REPLACEMENT));
-        bytes += step.len;
-        len -= step.len;
-    }
-    return rc;
-}
-
-/* The text of one token, fit for the name of a JSON member, in `out`. */
-static bool token_key(const struct tokenizer *t, int32_t id, struct text *out)
-{
-    char small[256], *bytes = small;
-    size_t len = tokenizer_piece(t, id, true, small, sizeof small);
-    if (len > sizeof small) {
-        bytes = mem_alloc_raw(len);
-        if (bytes == NULL)
-            return false;
-        len = tokenizer_piece(t, id, true, bytes, len);
-    }
-    out->len = 0;
-    enum rc rc = text_append(out, "", 0);
-    for (size_t at = 0; at < len && rc == RC_OK;) {
-        size_t plain = strnlen(bytes + at, len - at);
-        rc = append_valid(out, bytes + at, plain);
-        if (rc == RC_OK && at + plain < len)
-            rc = text_append(out, REPLACEMENT, strlen(REPLACEMENT));
-        at += plain + 1;
-    }
-    if (bytes != small)
-        mem_free(bytes);
-    return rc == RC_OK;
-}
+#include "frontend/api/token_text.h"
 
 struct lists {
     const struct tokenizer *tokenizer;
@@ -71,11 +23,11 @@ static void add_token(struct lists *l, int32_t id, const float *logprob,
 {
     json_t *best = logprob != NULL ? json_object() : json_null();
     for (uint32_t i = 0; logprob != NULL && i < top_count; i++) {
-        l->failed |= !token_key(l->tokenizer, top[i].token, &l->key);
+        l->failed |= !token_text(l->tokenizer, top[i].token, &l->key);
         if (!l->failed && json_object_getn(best, l->key.data, l->key.len) == NULL)
             json_object_setn_new(best, l->key.data, l->key.len, logprob_json(top[i].logprob));
     }
-    l->failed |= !token_key(l->tokenizer, id, &l->key);
+    l->failed |= !token_text(l->tokenizer, id, &l->key);
     if (!l->failed && logprob != NULL && json_object_getn(best, l->key.data, l->key.len) == NULL)
         json_object_setn_new(best, l->key.data, l->key.len, logprob_json(*logprob));
     json_array_append_new(l->tops, best);
@@ -140,7 +92,7 @@ static enum rc append_prompt(const struct completion *c, uint32_t index, struct 
 {
     const struct prompt *p = &c->params.prompts[index];
     if (p->text != NULL)
-        return append_valid(out, p->text, p->len);
+        return text_append_valid(out, p->text, p->len);
     struct detok d;
     detok_open(&d, c->engine->tokenizer, false, false);
     enum rc rc = RC_OK;
@@ -167,6 +119,17 @@ static json_t *choice_json(const struct completion *c, uint32_t k)
     return out;
 }
 
+json_t *completion_usage(const struct completion *c)
+{
+    json_int_t prompt = completion_prompt_tokens(c), output = completion_output_tokens(c);
+    json_int_t cached = 0;
+    for (uint32_t k = 0; k < c->submitted_count; k += c->params.n)
+        cached += request_cached_count(c->choices[k].request);
+    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", prompt, "completion_tokens",
+                     output, "total_tokens", prompt + output, "prompt_tokens_details",
+                     "cached_tokens", cached);
+}
+
 json_t *completion_body(const struct completion *c, const char *id, int64_t created)
 {
     json_t *choices = json_array();
@@ -175,10 +138,7 @@ json_t *completion_body(const struct completion *c, const char *id, int64_t crea
             json_decref(choices);
             return NULL;
         }
-    json_int_t prompt = completion_prompt_tokens(c), output = completion_output_tokens(c);
-    json_t *usage = json_pack("{s:I, s:I, s:I}", "prompt_tokens", prompt, "completion_tokens",
-                              output, "total_tokens", prompt + output);
     return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o}", "id", id, "object", "text_completion",
                      "created", (json_int_t)created, "model", c->engine->name, "choices", choices,
-                     "usage", usage);
+                     "usage", completion_usage(c));
 }

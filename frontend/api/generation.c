@@ -36,6 +36,7 @@ enum rc generation_open(struct generation *g, const struct tokenizer *t,
 {
     *g = (struct generation){ .include_stop_text = p->include_stop_text };
     detok_open(&g->detok, t, true, false);
+    detok_show(&g->detok, p->shown_ids, p->shown_id_count);
     memcpy(g->stop_ids, r->stop_ids, sizeof g->stop_ids);
     g->stop_id_count = r->stop_id_count;
     for (uint32_t i = 0; i < p->stop_count; i++) {
@@ -110,38 +111,52 @@ static enum rc flush(struct generation *g)
     return rc == RC_OK ? stop_flush(&g->stop, &g->text) : rc;
 }
 
-static enum rc take_tokens(struct generation *g, uint32_t count)
+/* The last step: what came before is taken. */
+static void end(struct generation *g, enum finish finish)
 {
-    enum rc rc = RC_OK;
-    while (rc == RC_OK && !g->stop.hit && g->token_count < count)
-        rc = take_token(g, request_token(g->request, g->token_count));
-    return rc;
-}
-
-void generation_take(struct generation *g)
-{
-    if (g->ended || g->request == NULL)
-        return;
-    enum finish finish = request_finish(g->request); /* first: then the count below is final */
-    if (g->error == RC_OK)
-        g->error = take_tokens(g, request_output_count(g->request));
-    if (finish == FINISH_NONE) {
-        if (g->stop.hit || g->error != RC_OK)
-            request_cancel(g->request);
-        return;
-    }
     if (g->error == RC_OK && finish == FINISH_ERROR)
         g->error = request_error(g->request);
     if (g->error == RC_OK)
         g->error = flush(g);
     g->ended = true;
-    g->finish = g->error != RC_OK ? FINISH_ERROR : g->stop.hit ? FINISH_STOP : finish;
+    bool stopped = g->stop.hit || g->closed;
+    g->finish = g->error != RC_OK ? FINISH_ERROR : stopped ? FINISH_STOP : finish;
+}
+
+bool generation_step(struct generation *g)
+{
+    if (g->ended || g->request == NULL)
+        return false;
+    enum finish finish = request_finish(g->request); /* first: then the count below is final */
+    uint32_t count = request_output_count(g->request);
+    bool open = g->error == RC_OK && !g->stop.hit && !g->closed;
+    if (open && g->token_count < count) {
+        g->error = take_token(g, request_token(g->request, g->token_count));
+        if (g->stop.hit || g->error != RC_OK)
+            request_cancel(g->request);
+        return true;
+    }
+    if (finish != FINISH_NONE)
+        end(g, finish);
+    return g->ended;
+}
+
+void generation_take(struct generation *g)
+{
+    while (generation_step(g))
+        continue;
 }
 
 void generation_cancel(struct generation *g)
 {
     if (g->request != NULL && !g->ended)
         request_cancel(g->request);
+}
+
+void generation_finish(struct generation *g)
+{
+    g->closed = true;
+    generation_cancel(g);
 }
 
 void generation_close(struct generation *g)

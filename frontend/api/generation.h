@@ -32,6 +32,7 @@ struct generation {
     int32_t stop_ids[STOP_IDS_MAX];
     uint32_t stop_id_count;
     bool include_stop_text;
+    bool closed; /* generation_finish */
     bool ended;
     enum finish finish; /* when ended: STOP also for a stop text */
     enum rc error;      /* when finish is ERROR */
@@ -46,12 +47,19 @@ enum rc generation_open(struct generation *g, const struct tokenizer *t,
 enum rc generation_submit(struct generation *g, struct sched *s, const struct request_params *r,
                           struct fault *fault) ATTR_MUST_USE;
 
+/* generation_step - at most one token of what the request has by now, or its end; false when there
+ * is nothing new. A stop text cancels the request. */
+bool generation_step(struct generation *g);
+
 /* generation_take - everything that the request has by now; sets ended after the last of it. A
  * stop text cancels the request. */
 void generation_take(struct generation *g);
 
 /* generation_cancel - the end still comes. */
 void generation_cancel(struct generation *g);
+
+/* generation_finish - enough: nothing more is read, and it ends as STOP. */
+void generation_finish(struct generation *g);
 
 /* generation_close - waits for nothing: the request must have ended, or the scheduler be gone soon.
  * */

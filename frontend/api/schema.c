@@ -102,9 +102,13 @@ static bool whole_number(const json_t *v, int64_t *out)
 /* Fields that are one number or one switch. */
 enum field_kind { FIELD_BOOL, FIELD_WHOLE, FIELD_REAL };
 
+/* Which endpoint knows a field. */
+enum { ON_COMPLETIONS = 1, ON_CHAT = 2, ON_BOTH = 3 };
+
 struct field {
     const char *name;
     enum field_kind kind;
+    unsigned on;
     bool above_min, below_max; /* the end itself is out of range */
     double min, max;
     size_t offset;
@@ -115,26 +119,32 @@ struct field {
     offsetof(struct completion_params, member), sizeof(((struct completion_params *)0)->member)
 
 static const struct field fields[] = {
-    { "temperature", FIELD_REAL, false, false, 0, 100, AT(sampling.temperature) },
-    { "top_p", FIELD_REAL, true, false, 0, 1, AT(sampling.top_p) },
-    { "top_k", FIELD_WHOLE, false, false, -1, 2147483647, AT(sampling.top_k) },
-    { "min_p", FIELD_REAL, false, true, 0, 1, AT(sampling.min_p) },
-    { "typical_p", FIELD_REAL, true, false, 0, 1, AT(sampling.typical_p) },
-    { "repetition_penalty", FIELD_REAL, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
-    { "repeat_penalty", FIELD_REAL, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
-    { "repeat_last_n", FIELD_WHOLE, false, false, -1, 2147483647, AT(sampling.repeat_last_n) },
-    { "frequency_penalty", FIELD_REAL, false, false, -2, 2, AT(sampling.frequency_penalty) },
-    { "presence_penalty", FIELD_REAL, false, false, -2, 2, AT(sampling.presence_penalty) },
-    { "max_tokens", FIELD_WHOLE, false, false, 0, CTX_TOKENS_MAX, AT(max_tokens) },
-    { "max_completion_tokens", FIELD_WHOLE, false, false, 0, CTX_TOKENS_MAX, AT(max_tokens) },
-    { "min_tokens", FIELD_WHOLE, false, false, 0, CTX_TOKENS_MAX, AT(min_tokens) },
-    { "n", FIELD_WHOLE, false, false, 1, CHOICES_MAX, AT(n) },
-    { "logprobs", FIELD_WHOLE, false, false, 0, OUTPUT_TOP_MAX, AT(logprobs) },
-    { "seed", FIELD_WHOLE, false, false, -9.3e18, 9.3e18, AT(seed) },
-    { "echo", FIELD_BOOL, false, false, 0, 0, AT(echo) },
-    { "stream", FIELD_BOOL, false, false, 0, 0, AT(stream) },
-    { "ignore_eos", FIELD_BOOL, false, false, 0, 0, AT(ignore_eos) },
-    { "include_stop_str_in_output", FIELD_BOOL, false, false, 0, 0, AT(include_stop_text) },
+    { "temperature", FIELD_REAL, ON_BOTH, false, false, 0, 100, AT(sampling.temperature) },
+    { "top_p", FIELD_REAL, ON_BOTH, true, false, 0, 1, AT(sampling.top_p) },
+    { "top_k", FIELD_WHOLE, ON_BOTH, false, false, -1, 2147483647, AT(sampling.top_k) },
+    { "min_p", FIELD_REAL, ON_BOTH, false, true, 0, 1, AT(sampling.min_p) },
+    { "typical_p", FIELD_REAL, ON_BOTH, true, false, 0, 1, AT(sampling.typical_p) },
+    { "repetition_penalty", FIELD_REAL, ON_BOTH, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
+    { "repeat_penalty", FIELD_REAL, ON_BOTH, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
+    { "repeat_last_n", FIELD_WHOLE, ON_BOTH, false, false, -1, 2147483647,
+      AT(sampling.repeat_last_n) },
+    { "frequency_penalty", FIELD_REAL, ON_BOTH, false, false, -2, 2,
+      AT(sampling.frequency_penalty) },
+    { "presence_penalty", FIELD_REAL, ON_BOTH, false, false, -2, 2, AT(sampling.presence_penalty) },
+    { "max_tokens", FIELD_WHOLE, ON_BOTH, false, false, 0, CTX_TOKENS_MAX, AT(max_tokens) },
+    { "max_completion_tokens", FIELD_WHOLE, ON_BOTH, false, false, 0, CTX_TOKENS_MAX,
+      AT(max_tokens) },
+    { "min_tokens", FIELD_WHOLE, ON_BOTH, false, false, 0, CTX_TOKENS_MAX, AT(min_tokens) },
+    { "n", FIELD_WHOLE, ON_BOTH, false, false, 1, CHOICES_MAX, AT(n) },
+    { "logprobs", FIELD_WHOLE, ON_COMPLETIONS, false, false, 0, OUTPUT_TOP_MAX, AT(logprobs) },
+    { "logprobs", FIELD_BOOL, ON_CHAT, false, false, 0, 0, AT(chat_logprobs) },
+    { "top_logprobs", FIELD_WHOLE, ON_CHAT, false, false, 0, OUTPUT_TOP_MAX, AT(logprobs) },
+    { "seed", FIELD_WHOLE, ON_BOTH, false, false, -9.3e18, 9.3e18, AT(seed) },
+    { "echo", FIELD_BOOL, ON_COMPLETIONS, false, false, 0, 0, AT(echo) },
+    { "stream", FIELD_BOOL, ON_BOTH, false, false, 0, 0, AT(stream) },
+    { "ignore_eos", FIELD_BOOL, ON_BOTH, false, false, 0, 0, AT(ignore_eos) },
+    { "include_stop_str_in_output", FIELD_BOOL, ON_BOTH, false, false, 0, 0,
+      AT(include_stop_text) },
 };
 
 /* They would change the answer, and nothing here does what they ask for. */
@@ -370,6 +380,9 @@ static enum rc check_refused(const struct completion_params *p, const json_t *bo
     if (format != NULL && (type == NULL || strcmp(type, "text") != 0))
         return api_error_set(e, 400, "not_supported", "response_format",
                              "response_format: only {\"type\": \"text\"} is supported");
+    const json_t *echo = get(body, "echo");
+    if (p->chat && json_is_true(echo))
+        return api_error_set(e, 400, "not_supported", "echo", "echo is for /v1/completions");
     if (p->echo && p->logprobs > 0)
         return api_error_set(e, 400, "not_supported", "echo",
                              "echo with logprobs above 0 is not supported");
@@ -385,10 +398,29 @@ static enum rc take_stream_options(struct completion_params *p, const json_t *v,
 {
     if (!json_is_object(v))
         return say_kind(e, "stream_options", "an object", v);
-    const json_t *usage = get(v, "include_usage");
-    if (usage != NULL && !json_is_boolean(usage))
-        return say_kind(e, "stream_options.include_usage", "true or false", usage);
-    p->include_usage = json_is_true(usage);
+    struct {
+        const char *name;
+        bool *out;
+    } switches[] = { { "include_usage", &p->include_usage },
+                     { "continuous_usage_stats", &p->continuous_usage } };
+    for (int i = 0; i < 2; i++) {
+        const json_t *on = get(v, switches[i].name);
+        char name[48];
+        snprintf(name, sizeof name, "stream_options.%s", switches[i].name);
+        if (on != NULL && !json_is_boolean(on))
+            return say_kind(e, name, "true or false", on);
+        *switches[i].out = json_is_true(on);
+    }
+    return RC_OK;
+}
+
+/* top_logprobs are asked for together with logprobs only. */
+static enum rc settle_chat_logprobs(struct completion_params *p, struct api_error *e)
+{
+    if (!p->chat_logprobs && p->logprobs > 0)
+        return api_error_set(e, 400, "invalid_value", "top_logprobs",
+                             "top_logprobs needs logprobs: true");
+    p->logprobs = !p->chat_logprobs ? -1 : p->logprobs < 0 ? 0 : p->logprobs;
     return RC_OK;
 }
 
@@ -396,9 +428,12 @@ static enum rc take_body(struct completion_params *p, uint32_t vocab_count, stru
 {
     const json_t *v;
     enum rc rc = RC_OK;
+    unsigned on = p->chat ? ON_CHAT : ON_COMPLETIONS;
     for (size_t i = 0; i < sizeof fields / sizeof fields[0] && rc == RC_OK; i++)
-        if ((v = get(p->body, fields[i].name)) != NULL)
+        if ((fields[i].on & on) != 0 && (v = get(p->body, fields[i].name)) != NULL)
             rc = take_field(p, &fields[i], v, e);
+    if (rc == RC_OK && p->chat)
+        rc = settle_chat_logprobs(p, e);
     if (rc == RC_OK && (int32_t)p->sampling.top_k < 0)
         p->sampling.top_k = 0;
     if (rc == RC_OK && (v = get(p->body, "stop")) != NULL)
@@ -411,7 +446,7 @@ static enum rc take_body(struct completion_params *p, uint32_t vocab_count, stru
         rc = take_bias(p, json_object_get(p->body, "logit_bias"), vocab_count, e);
     if (rc == RC_OK)
         rc = check_refused(p, p->body, e);
-    if (rc == RC_OK)
+    if (rc == RC_OK && !p->chat)
         rc = take_prompt(p, get(p->body, "prompt"), vocab_count, e);
     p->sampling.seed = (uint64_t)p->seed;
     struct fault fault;
@@ -441,11 +476,12 @@ static enum rc copy_bias(struct completion_params *p, struct api_error *e)
     return RC_OK;
 }
 
-enum rc completion_params_open(struct completion_params *out, json_t *body,
-                               const struct completion_params *defaults, uint32_t vocab_count,
-                               struct api_error *error)
+static enum rc open_params(struct completion_params *out, json_t *body, bool chat,
+                           const struct completion_params *defaults, uint32_t vocab_count,
+                           struct api_error *error)
 {
     *out = *defaults;
+    out->chat = chat;
     out->body = NULL;
     out->prompts = NULL;
     out->prompt_count = 0;
@@ -461,6 +497,20 @@ enum rc completion_params_open(struct completion_params *out, json_t *body,
     if (rc != RC_OK)
         completion_params_close(out);
     return rc;
+}
+
+enum rc completion_params_open(struct completion_params *out, json_t *body,
+                               const struct completion_params *defaults, uint32_t vocab_count,
+                               struct api_error *error)
+{
+    return open_params(out, body, false, defaults, vocab_count, error);
+}
+
+enum rc chat_params_open(struct completion_params *out, json_t *body,
+                         const struct completion_params *defaults, uint32_t vocab_count,
+                         struct api_error *error)
+{
+    return open_params(out, body, true, defaults, vocab_count, error);
 }
 
 void completion_params_close(struct completion_params *p)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* schema - what a request may say, in one table: the JSON body of /v1/completions to parameters.
+/* schema - what a request may say, in one table: the JSON bodies of /v1/completions and
+ * /v1/chat/completions to parameters.
  * Null is absent, an unknown field is ignored, a known field with a wrong value is an error that
  * names it, and what would change the answer but is not supported is refused, never dropped.
  *   owner    the caller of completion_params_open; texts point into the body, which is kept
@@ -58,11 +59,16 @@ struct completion_params {
     uint32_t min_tokens;
     int32_t logprobs; /* -1: none, else how many of the best beside the chosen token */
     int64_t seed;
+    bool chat; /* the fields are those of chat: */
+    bool chat_logprobs;
+    bool continuous_usage; /* stream_options: usage in every chunk */
     bool echo, stream, include_usage, ignore_eos, include_stop_text;
     struct stop_text stops[STOP_TEXTS_MAX];
     uint32_t stop_count;
     int32_t stop_ids[STOP_IDS_MAX];
     uint32_t stop_id_count;
+    const int32_t *shown_ids; /* control tokens that are written out; not from the body */
+    uint32_t shown_id_count;
     json_t *body; /* a reference that keeps texts alive; NULL when they belong to somebody else */
 };
 
@@ -73,6 +79,11 @@ struct completion_params completion_params_default(void);
 enum rc completion_params_open(struct completion_params *out, json_t *body,
                                const struct completion_params *defaults, uint32_t vocab_count,
                                struct api_error *error) ATTR_MUST_USE;
+
+/* chat_params_open - the same for a chat, whose prompt comes from elsewhere: prompt_count is 0. */
+enum rc chat_params_open(struct completion_params *out, json_t *body,
+                         const struct completion_params *defaults, uint32_t vocab_count,
+                         struct api_error *error) ATTR_MUST_USE;
 
 /* completion_params_close - zeroed and half-filled ones too. */
 void completion_params_close(struct completion_params *p);

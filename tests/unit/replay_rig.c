@@ -89,6 +89,9 @@ void replay_rig_open(struct replay_rig *r, uint32_t ctx_tokens, uint32_t request
                                  .run = run };
     struct engine *e = &r->engine;
     e->clock = clock_real();
+    r->model.vocab_count = REPLAY_VOCAB;
+    e->model = &r->model;
+    e->gguf = r->vocab.gguf;
     e->tokenizer = r->vocab.tokenizer;
     e->end_ids[0] = REPLAY_EOS;
     e->end_id_count = 1;
@@ -100,6 +103,16 @@ void replay_rig_answer(struct replay_rig *r, const int32_t *tokens, uint32_t cou
 {
     r->tokens = tokens;
     r->count = count;
+}
+
+void replay_rig_text(struct replay_rig *r, const char *text)
+{
+    size_t len = strlen(text);
+    assert_true(len < sizeof r->text_ids / sizeof r->text_ids[0]);
+    for (size_t i = 0; i < len; i++)
+        r->text_ids[i] = (unsigned char)text[i];
+    r->text_ids[len] = REPLAY_EOS;
+    replay_rig_answer(r, r->text_ids, (uint32_t)len + 1);
 }
 
 void replay_rig_close(struct replay_rig *r)

@@ -31,6 +31,8 @@ struct replay_rig {
     struct engine engine;
     struct vocab_rig vocab;
     struct kvpool *pool;
+    struct model model; /* its vocabulary only */
+    int32_t text_ids[1024];
     const int32_t *tokens; /* the answer, by position after the prompt */
     uint32_t count;
     uint32_t fail_step; /* the executor fails in this step; 0 = never */
@@ -42,5 +44,8 @@ void replay_rig_close(struct replay_rig *r);
 
 /* replay_rig_answer - what is replayed from now on. */
 void replay_rig_answer(struct replay_rig *r, const int32_t *tokens, uint32_t count);
+
+/* replay_rig_text - the same for a text: its bytes, a token each, and EOS. */
+void replay_rig_text(struct replay_rig *r, const char *text);
 
 #endif
