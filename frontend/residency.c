@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "core/mem.h"
-#include "core/must.h"
 #include "kernels/matmul.h"
 #include "kernels/stream_plan.h"
 
@@ -33,22 +32,26 @@ static void warn(void *ctx, const char *text)
     fprintf(stderr, "warning: %s\n", text);
 }
 
-static uint64_t margin(uint64_t available)
+void residency_split(struct residency_split *out, const struct residency_needs *n,
+                     uint64_t file_bytes, size_t extent_bytes)
 {
-    return MARGIN_BYTES + available / 64;
-}
-
-bool residency_fits(uint64_t weight_bytes, const struct residency_needs *n)
-{
-    uint64_t others = n->other_bytes + margin(n->available_bytes);
-    return n->available_bytes == UINT64_MAX ||
-           (others <= n->available_bytes && weight_bytes <= n->available_bytes - others);
-}
-
-uint32_t residency_slots(uint64_t available_bytes, size_t slot_bytes)
-{
-    uint64_t count = available_bytes / 16 / slot_bytes;
-    return (uint32_t)(count < SLOTS_MIN ? SLOTS_MIN : count > SLOTS_MAX ? SLOTS_MAX : count);
+    uint64_t available = n->available_bytes;
+    *out = (struct residency_split){ .margin_bytes = MARGIN_BYTES + available / 64 };
+    if (available == UINT64_MAX) {
+        *out = (struct residency_split){ .fits = true, .slot_count = SLOTS_MIN };
+        out->pin_bytes = UINT64_MAX / 2;
+        return;
+    }
+    uint64_t others = n->other_bytes + out->margin_bytes, slots = available / 16 / extent_bytes;
+    out->fits = others <= available && file_bytes <= available - others;
+    slots = slots < SLOTS_MIN ? SLOTS_MIN : slots > SLOTS_MAX ? SLOTS_MAX : slots;
+    out->slot_count = (uint32_t)slots;
+    out->slot_bytes = slots * extent_bytes;
+    others += out->slot_bytes;
+    if (others <= available)
+        out->pin_bytes = available - others;
+    else
+        out->missing_bytes = others - available;
 }
 
 static void complain(const char *what)
@@ -67,27 +70,20 @@ static void settle_mapping(const struct residency_options *o, const struct gguf 
         complain("read ahead of time");
 }
 
-static enum rc open_stream(struct residency *r, const struct residency_options *o,
-                           const struct residency_needs *n, struct stream_config *c,
-                           struct fault *fault)
+static enum rc open_stream(struct residency *r, const struct residency_needs *n,
+                           struct stream_config *c, struct fault *fault)
 {
-    size_t slot = stream_slot_bytes(c);
-    uint64_t others = n->other_bytes + margin(n->available_bytes);
-    c->slot_count = residency_slots(n->available_bytes, slot);
-    uint64_t need = others + (uint64_t)c->slot_count * slot;
-    if (n->available_bytes == UINT64_MAX)
-        c->pin_bytes = UINT64_MAX / 2;
-    else if (need <= n->available_bytes)
-        c->pin_bytes = n->available_bytes - need;
-    else
+    struct residency_split split;
+    residency_split(&split, n, r->weight_bytes, stream_slot_bytes(c));
+    c->slot_count = split.slot_count;
+    c->pin_bytes = split.pin_bytes;
+    if (split.missing_bytes > 0)
         return fault_set(fault, RC_NO_FIT,
                          "KV pool and scratch (%.0f MiB), %u buffers for weights (%.0f MiB) and a "
                          "margin of %.0f MiB are more than the %.0f MiB that are available; lower "
                          "--kv-tokens, -c, --max-rows or --chunk",
-                         mib(n->other_bytes), c->slot_count, mib(need - others),
-                         mib(others - n->other_bytes), mib(n->available_bytes));
-    if (o->no_mmap && !residency_fits(r->weight_bytes, n))
-        warn(NULL, "--no-mmap: the weights do not fit; they are streamed");
+                         mib(n->other_bytes), split.slot_count, mib(split.slot_bytes),
+                         mib(split.margin_bytes), mib(n->available_bytes));
     return stream_open(&r->stream, c, fault);
 }
 
@@ -98,10 +94,14 @@ enum rc residency_open(struct residency *out, const struct residency_options *o,
     *out = (struct residency){ 0 };
     for (uint32_t i = 0; i < gguf_file_count(g); i++)
         out->weight_bytes += gguf_file_bytes(g, i);
-    if (!o->no_mmap && residency_fits(out->weight_bytes, n)) {
+    struct residency_split split;
+    residency_split(&split, n, out->weight_bytes, STREAM_EXTENT_BYTES);
+    if (!o->no_mmap && split.fits) {
         settle_mapping(o, g);
         return RC_OK;
     }
+    if (o->no_mmap && !split.fits)
+        warn(NULL, "--no-mmap: the weights do not fit; they are streamed");
     struct stream_matrix *matrices;
     struct stream_config c = { .row_grain = MATMUL_GRAIN,
                                .consumers = n->workers,
@@ -113,7 +113,7 @@ enum rc residency_open(struct residency *out, const struct residency_options *o,
     if (stream_plan_make(&matrices, &c.matrix_count, m, g) != RC_OK)
         return fault_set(fault, RC_NO_MEMORY, "out of memory");
     c.matrices = matrices;
-    enum rc rc = open_stream(out, o, n, &c, fault);
+    enum rc rc = open_stream(out, n, &c, fault);
     mem_free(matrices);
     return rc;
 }

@@ -35,11 +35,19 @@ struct residency {
     uint64_t weight_bytes; /* of the file */
 };
 
-/* residency_fits - whether weights beside others need no streaming. */
-bool residency_fits(uint64_t weight_bytes, const struct residency_needs *n);
+/* What is left for weights. */
+struct residency_split {
+    bool fits;              /* all of them */
+    uint64_t margin_bytes;  /* for what nobody counts */
+    uint32_t slot_count;    /* extents read ahead, when they do not fit */
+    uint64_t slot_bytes;    /* of all slots */
+    uint64_t pin_bytes;     /* that may be kept beside them */
+    uint64_t missing_bytes; /* not even the slots fit */
+};
 
-/* residency_slots - extents read ahead, for what is available and the size of one. */
-uint32_t residency_slots(uint64_t available_bytes, size_t slot_bytes);
+/* residency_split - the sum; file_bytes is the size of the model, extent_bytes of one slot. */
+void residency_split(struct residency_split *out, const struct residency_needs *n,
+                     uint64_t file_bytes, size_t extent_bytes);
 
 enum rc residency_open(struct residency *out, const struct residency_options *o,
                        const struct residency_needs *n, const struct model *m, const struct gguf *g,
