@@ -378,3 +378,29 @@ const char *chat_finish(const struct chat *c, uint32_t k)
         return "tool_calls";
     return finish_text(g->finish);
 }
+
+json_t *query_apply_template(const struct api_context *x, json_t *body, struct api_error *error)
+{
+    struct chat_prompt prompt;
+    struct token_list ids = { 0 };
+    json_t *out = NULL;
+    if (!json_is_object(body)) {
+        (void)api_error_set(error, 400, "invalid_type", NULL, "the body must be an object");
+        return NULL;
+    }
+    if (chat_prompt_of(&prompt, &ids, x->chat, body, error) == RC_OK) {
+        json_t *list = json_array();
+        bool starved = list == NULL;
+        for (size_t i = 0; i < ids.count && !starved; i++)
+            starved = json_array_append_new(list, json_integer(ids.ids[i])) != 0;
+        out = starved ? NULL
+                      : json_pack("{s:s%, s:O}", "prompt", prompt.out.text, prompt.out.len,
+                                  "tokens", list);
+        json_decref(list);
+        if (out == NULL)
+            (void)no_memory(error);
+        chat_prompt_close(&prompt);
+    }
+    token_list_close(&ids);
+    return out;
+}

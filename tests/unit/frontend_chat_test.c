@@ -3,7 +3,7 @@
  * streams, field by field. */
 #include "tests/unit/test.h"
 
-#include "frontend/api/chat_completion.h"
+#include "frontend/api/dialect.h"
 #include "tests/unit/api_rig.h"
 
 #define LEN_OF(array) (sizeof(array) / sizeof(array)[0])

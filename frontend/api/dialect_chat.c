@@ -5,7 +5,7 @@
  *
  * So a stream has a chunk per token however late it is read. The ids of calls are made of the
  * answer's id: they are the same in a stream and in a body. */
-#include "frontend/api/chat_completion.h"
+#include "frontend/api/dialect.h"
 
 #include <stdio.h>
 #include <string.h>
