@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* chat_blocks - the block at hand grows as long as it can; then it closes, and the first of thought,
- * text and calls that has something new opens. */
+/* chat_blocks - the block at hand grows as long as it can; then it closes, and the first of
+ * thought, text and calls that has something new opens. */
 #include "frontend/api/chat_blocks.h"
 
 static const struct text *source(const struct chat_blocks *b, const struct answer *a)
