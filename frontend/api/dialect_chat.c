@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* dialect_chat - /v1/chat/completions: chat_step gives one token at a time, and what it has made grow
- * becomes a chunk:
+/* dialect_chat - /v1/chat/completions: chat_step gives one token at a time, and what it has made
+ * grow becomes a chunk:
  *
  *   token -> reasoning, content, calls -> what is behind `sent` -> data: {"choices": [{"delta": ..
  *

@@ -48,6 +48,8 @@ struct mkmodel_spec {
     bool bias;       /* on q, k, v and o */
     bool direct;     /* random blocks instead of quantized floats: quick, for large shapes */
     uint32_t split;  /* number of files; 0 and 1 = one */
+    /* NULL, or the text that this model answers to everything, see mkmodel_script */
+    const char *script;
 };
 
 /* mkmodel_shape - a spec by name: tiny, tinyllama-1.1b, llama-3.2-1b, llama-3-8b; F32, seed 1.
@@ -56,6 +58,12 @@ bool mkmodel_shape(struct mkmodel_spec *out, const char *name);
 
 /* mkmodel_type - sets the format by name: every format with a quantizer, and Q4_K_M. */
 bool mkmodel_type(struct mkmodel_spec *spec, const char *name);
+
+/* mkmodel_script - a model that knows one text: whatever it is given, it says this and ends its
+ * turn. Tokens are MKMODEL_SCRIPT_BYTES bytes each, characters or not. The text stays the caller's.
+ */
+#define MKMODEL_SCRIPT_BYTES 3u
+void mkmodel_script(struct mkmodel_spec *spec, const char *text);
 
 /* mkmodel_write - writes the model to path; with split, to path's stem + -00001-of-0000N.gguf
  * etc. */
@@ -72,6 +80,9 @@ void mkmodel_path(char *out, size_t cap, const struct mkmodel_spec *spec, const 
  * mkmodel_vocab_min. */
 uint32_t mkmodel_put_vocab(struct bytes *b, const struct mkmodel_spec *spec);
 uint32_t mkmodel_vocab_min(enum mkmodel_vocab kind);
+
+/* mkmodel_script_count - tokens of the script: ids 256 .. 255 + count. */
+uint32_t mkmodel_script_count(const struct mkmodel_spec *spec);
 
 /* One tensor of the model. */
 struct mkmodel_tensor {

@@ -98,6 +98,23 @@ bool mkmodel_type(struct mkmodel_spec *spec, const char *name)
     return dtype_parse(&spec->type, name) && quantize_has(spec->type);
 }
 
+uint32_t mkmodel_script_count(const struct mkmodel_spec *spec)
+{
+    size_t len = spec->script != NULL ? strlen(spec->script) : 0;
+    return (uint32_t)((len + MKMODEL_SCRIPT_BYTES - 1) / MKMODEL_SCRIPT_BYTES);
+}
+
+void mkmodel_script(struct mkmodel_spec *spec, const char *text)
+{
+    must(mkmodel_shape(spec, "tiny"));
+    spec->name = "script";
+    spec->script = text;
+    spec->layers = 1;
+    spec->ctx = 4096;
+    spec->vocab_kind = MKMODEL_VOCAB_GPT2;
+    spec->vocab = mkmodel_vocab_min(spec->vocab_kind) + mkmodel_script_count(spec);
+}
+
 static enum rc check_spec(const struct mkmodel_spec *s, struct fault *fault)
 {
     const struct {

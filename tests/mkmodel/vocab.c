@@ -131,13 +131,29 @@ static void put_arrays(struct bytes *b, uint32_t count, struct bytes *tokens, st
     bytes_close(types);
 }
 
+/* The script, cut into tokens whatever its characters. */
+static void put_script(struct bytes *tokens, struct bytes *types, const char *script)
+{
+    size_t len = strlen(script);
+    for (size_t at = 0; at < len; at += MKMODEL_SCRIPT_BYTES) {
+        char text[2 * MKMODEL_SCRIPT_BYTES + 1] = "";
+        for (size_t i = at; i < len && i < at + MKMODEL_SCRIPT_BYTES; i++) {
+            char letter[3];
+            byte_letter(letter, (unsigned char)script[i]);
+            strcat(text, letter);
+        }
+        put_token(tokens, types, text, TOKEN_NORMAL);
+    }
+}
+
 static uint32_t put_gpt2(struct bytes *b, const struct mkmodel_spec *spec)
 {
     struct bytes tokens = { 0 }, types = { 0 }, merges = { 0 };
     struct pieces all;
     uint32_t single =
         (uint32_t)sizeof letters; /* the blank and the letters: they are bytes already */
-    uint32_t merged = spec->vocab - mkmodel_vocab_min(MKMODEL_VOCAB_GPT2);
+    uint32_t merged =
+        spec->script != NULL ? 0 : spec->vocab - mkmodel_vocab_min(MKMODEL_VOCAB_GPT2);
     make_pieces(&all, "\xc4\xa0", single + merged);
     for (uint32_t byte = 0; byte < 256; byte++) {
         char text[3];
@@ -151,6 +167,8 @@ static uint32_t put_gpt2(struct bytes *b, const struct mkmodel_spec *spec)
         snprintf(text, sizeof text, "%s %s", all.items[p->left].text, all.items[p->right].text);
         bytes_put_text(&merges, text, strlen(text));
     }
+    if (spec->script != NULL)
+        put_script(&tokens, &types, spec->script);
     put_token(&tokens, &types, "<|endoftext|>", TOKEN_CONTROL);
     put_token(&tokens, &types, "<|im_start|>", TOKEN_CONTROL);
     put_token(&tokens, &types, "<|im_end|>", TOKEN_CONTROL);

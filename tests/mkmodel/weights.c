@@ -136,6 +136,37 @@ static void fill_blocks(struct rng *r, const struct mkmodel_tensor *t, uint8_t *
         put_scales(t->type, dst + i, t->deviation, rng_next(r));
 }
 
+/* Value i of the code of state n: plus or minus one; codes of two states hardly agree. */
+static float code(const struct mkmodel_spec *spec, uint32_t n, uint32_t i)
+{
+    return (rng_at(spec->seed, n, i / 64) >> i % 64 & 1) != 0 ? 1.0f : -1.0f;
+}
+
+/* A script: layers add nothing, so the answer to a token depends on that token alone. Token i of
+ * the script has code i + 1, all others code 0; the output finds script token i by code i, and the
+ * end of the turn by the last code. */
+static bool fill_script(const struct mkmodel_spec *spec, const char *name, uint32_t row,
+                        uint32_t cols, float *out)
+{
+    uint32_t count = mkmodel_script_count(spec), end = spec->vocab - 1;
+    bool scripted = row >= 256 && row < 256 + count;
+    if (strcmp(name, "token_embd.weight") == 0) {
+        for (uint32_t i = 0; i < cols; i++)
+            out[i] = code(spec, scripted ? row - 255 : 0, i);
+        return true;
+    }
+    if (strcmp(name, "output.weight") == 0) {
+        float scale = scripted || row == end ? 40.0f / (float)cols : 0.0f;
+        for (uint32_t i = 0; i < cols; i++)
+            out[i] = scale * code(spec, row == end ? count : row - 256, i);
+        return true;
+    }
+    if (strstr(name, "attn_output.weight") == NULL && strstr(name, "ffn_down.weight") == NULL)
+        return false;
+    memset(out, 0, cols * sizeof *out);
+    return true;
+}
+
 void mkmodel_row(const struct mkmodel_spec *spec, const struct mkmodel_tensor *t, uint32_t row,
                  float *scratch, uint8_t *dst)
 {
@@ -144,7 +175,9 @@ void mkmodel_row(const struct mkmodel_spec *spec, const struct mkmodel_tensor *t
         fill_blocks(&r, t, dst);
         return;
     }
-    if (t->rope_factors)
+    if (spec->script != NULL && fill_script(spec, t->name, row, t->cols, scratch))
+        must(t->type == DTYPE_F32);
+    else if (t->rope_factors)
         fill_rope_factors(spec, scratch, t->cols);
     else
         fill_floats(&r, t, scratch);

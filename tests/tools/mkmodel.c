@@ -13,6 +13,7 @@ static const char usage[] =
     "  --shape NAME       tiny (default), tinyllama-1.1b, llama-3.2-1b, llama-3-8b, custom (tiny "
     "and the\n"
     "                     numbers given)\n"
+    "  --script TEXT      instead of a shape: a model that answers this to everything\n"
     "  --type NAME        F32 (default) F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K Q4_K_M\n"
     "  --seed N           1\n"
     "  --width --layers --heads --kv-heads --head-dim --ffn --vocab --ctx N\n"
@@ -104,13 +105,18 @@ static bool set_plain(struct mkmodel_spec *s, const char *flag)
     return true;
 }
 
-/* The shape comes first whatever its place, as the other flags change it. */
+/* The shape or script comes first whatever its place, as the other flags change it. */
 static bool find_shape(struct mkmodel_spec *s, int argc, char **argv, const char **name)
 {
     *name = "tiny";
-    for (int i = 1; i + 1 < argc; i++)
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], "--script") == 0) {
+            mkmodel_script(s, argv[i + 1]);
+            return true;
+        }
         if (strcmp(argv[i], "--shape") == 0)
             *name = argv[i + 1];
+    }
     bool custom = strcmp(*name, "custom") == 0;
     return mkmodel_shape(s, custom ? "tiny" : *name);
 }
@@ -131,7 +137,7 @@ int main(int argc, char **argv)
             return fail(argv[i], NULL);
         if (strcmp(argv[i], "-o") == 0)
             out = value;
-        else if (strcmp(argv[i], "--shape") != 0 &&
+        else if (strcmp(argv[i], "--shape") != 0 && strcmp(argv[i], "--script") != 0 &&
                  !set_valued(&spec, argv[i], value, &head_dim_given))
             return fail(argv[i], value);
         i++;
