@@ -162,13 +162,19 @@ static enum rc measure_scratch(struct fit_job *j, const struct model *m, struct 
                                struct fault *fault)
 {
     struct exec_cpu *exec;
+    struct kv_types types = { (enum kv_type)j->flags.key_type, (enum kv_type)j->flags.value_type };
+    size_t block_bytes;
+    enum rc rc = exec_cpu_block_bytes(&block_bytes, m, types, fault);
+    if (rc != RC_OK)
+        return rc;
     struct exec_cpu_config config = { .rows_max = j->in.users + 128,
                                       .outputs_max = j->in.users,
                                       .ctx_max = j->in.ctx_tokens,
                                       .isa = cpu_isa(),
-                                      .kv_block_bytes = exec_cpu_block_bytes(m),
+                                      .kv_types = types,
+                                      .kv_block_bytes = block_bytes,
                                       .kv_block_count = 1 };
-    enum rc rc = exec_cpu_open(&exec, m, w, &config, fault);
+    rc = exec_cpu_open(&exec, m, w, &config, fault);
     if (rc != RC_OK)
         return rc;
     j->in.scratch_bytes = exec_cpu_scratch_bytes(exec);

@@ -69,6 +69,11 @@ static uint32_t choose_kv_tokens(const struct engine_options *o, size_t block_by
     return (uint32_t)wanted;
 }
 
+static struct kv_types kv_types(const struct engine_options *o)
+{
+    return (struct kv_types){ (enum kv_type)o->kv_type_k, (enum kv_type)o->kv_type_v };
+}
+
 static enum rc say_no_fit(struct engine *e, uint64_t kv_bytes, uint64_t scratch_bytes,
                           const struct budget *b, struct fault *fault)
 {
@@ -81,7 +86,7 @@ static enum rc say_no_fit(struct engine *e, uint64_t kv_bytes, uint64_t scratch_
 }
 
 static enum rc resolve_options(struct engine *e, const struct budget *b, const struct cpus *cpus,
-                               struct fault *fault)
+                               size_t block_bytes, struct fault *fault)
 {
     struct engine_options *o = &e->options;
     uint32_t trained = e->model->ctx_train;
@@ -91,7 +96,6 @@ static enum rc resolve_options(struct engine *e, const struct budget *b, const s
         fprintf(stderr,
                 "warning: -c %u is more than the %u tokens that the model was trained for\n",
                 o->ctx_tokens, trained);
-    size_t block_bytes = exec_cpu_block_bytes(e->model);
     if (o->kv_tokens == 0)
         o->kv_tokens = choose_kv_tokens(o, block_bytes, b->available_bytes, file_bytes(e->gguf));
     uint64_t kv_bytes = (uint64_t)round_to_blocks(o->kv_tokens) * block_bytes;
@@ -189,8 +193,10 @@ static void print_start(const struct engine *e, const struct budget *b, const st
             sched_ctx_tokens(e->sched), e->model->ctx_train, o->rows_max, o->chunk_tokens);
     uint32_t blocks = kvpool_block_count(e->pool);
     uint64_t kv_bytes = (uint64_t)blocks * kvpool_block_bytes(e->pool);
-    fprintf(stderr, "memory    KV pool %u tokens, %.0f MiB; scratch %.0f MiB; ",
-            blocks * KV_BLOCK_TOKENS, mib(kv_bytes), mib(exec_cpu_scratch_bytes(e->exec)));
+    fprintf(stderr,
+            "memory    KV pool %u tokens (%s keys, %s values), %.0f MiB; scratch %.0f MiB; ",
+            blocks * KV_BLOCK_TOKENS, kv_type_name(kv_types(o).k), kv_type_name(kv_types(o).v),
+            mib(kv_bytes), mib(exec_cpu_scratch_bytes(e->exec)));
     if (b->available_bytes == UINT64_MAX)
         fprintf(stderr, "available: %s\n", b->reason);
     else
@@ -234,12 +240,14 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
     rc = cpus_read(&cpus, "");
     if (rc != RC_OK)
         return fault_set(fault, rc, "the usable CPUs cannot be read: %s", rc_text(rc));
-    rc = resolve_options(e, &budget, &cpus, fault);
+    size_t block_bytes = 0;
+    rc = exec_cpu_block_bytes(&block_bytes, e->model, kv_types(o), fault);
+    if (rc == RC_OK)
+        rc = resolve_options(e, &budget, &cpus, block_bytes, fault);
     if (rc == RC_OK)
         rc = workers_open(&e->workers, o->threads, NULL, o->threads <= cpus.count, fault);
     if (rc == RC_OK)
-        rc = kvpool_open(&e->pool, round_to_blocks(o->kv_tokens), exec_cpu_block_bytes(e->model),
-                         fault);
+        rc = kvpool_open(&e->pool, round_to_blocks(o->kv_tokens), block_bytes, fault);
     if (rc == RC_OK)
         rc = engine_store_open(e, chaos.io, fault);
     if (rc != RC_OK)
@@ -250,6 +258,7 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
         .ctx_max = o->ctx_tokens,
         .isa = (enum isa)(o->isa - 1),
         .act_f32 = o->act == 1,
+        .kv_types = kv_types(o),
         .kv_base = kvpool_base(e->pool),
         .kv_block_bytes = kvpool_block_bytes(e->pool),
         .kv_block_count = kvpool_block_count(e->pool),

@@ -36,6 +36,8 @@ struct engine_options {
     uint32_t threads;      /* -t */
     uint32_t isa;          /* --isa: 0 = best, else 1 + enum isa */
     uint32_t act;          /* --act: 0 = int8, 1 = f32 */
+    uint32_t kv_type_k;    /* -ctk: enum kv_type */
+    uint32_t kv_type_v;    /* -ctv */
     uint32_t verbose;      /* -v */
     bool quiet;            /* -q */
     /* what fails when, and who looks (frontend/engine_store.h) */

@@ -11,6 +11,8 @@ static const char *const act_choices[] = { "int8", "f32", NULL };
 
 static const char *const swap_io_choices[] = { "auto", "plain", NULL };
 static const char *const read_choices[] = { "auto", "uring", "threads", "mmap", NULL };
+static const char *const kv_choices[] = { "f16", "q8_0", "q4_0", NULL };
+_Static_assert(sizeof kv_choices / sizeof kv_choices[0] == KV_TYPES + 1, "a name for each type");
 
 #define AT(member) offsetof(struct engine_options, member)
 
@@ -21,6 +23,10 @@ const struct option engine_option_rows[] = {
       "tokens a request may have, prompt and output; 0 = as trained, at most 4096" },
     { "--kv-tokens", OPTION_U32, AT(kv_tokens), 0, 1u << 30, "N", NULL,
       "tokens the KV pool holds for all requests together; 0 = chosen from -c and --max-rows" },
+    { "-ctk --kv-type-k --cache-type-k", OPTION_CHOICE, AT(kv_type_k), 0, 0, "TYPE", kv_choices,
+      "how keys are kept: f16, q8_0 (half the memory), q4_0 (a quarter, coarse)" },
+    { "-ctv --kv-type-v --cache-type-v", OPTION_CHOICE, AT(kv_type_v), 0, 0, "TYPE", kv_choices,
+      "how values are kept: f16, q8_0, q4_0" },
     { "-np --max-rows --parallel", OPTION_U32, AT(rows_max), 1, 1024, "N", NULL,
       "requests that run at once" },
     { "--chunk", OPTION_U32, AT(chunk_tokens), 1, STEP_ROWS_MAX / 2, "N", NULL,

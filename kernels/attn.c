@@ -6,17 +6,30 @@
  * cache. */
 #include "kernels/attn.h"
 
+#include <string.h>
+
 #include "core/must.h"
 
 uint32_t attn_split_count(const struct attn *a)
 {
-    return (a->pos_begin + a->row_count - 1) / KV_SPLIT_TOKENS + 1;
+    uint32_t last = 0;
+    for (uint32_t r = 0; r < a->row_count; r++)
+        last = a->rows[r].pos > last ? a->rows[r].pos : last;
+    return last / KV_SPLIT_TOKENS + 1;
 }
 
-uint32_t attn_col_begin(const struct attn *a, uint32_t split)
+uint32_t attn_split_reads(const struct attn *a, uint32_t split)
 {
-    uint32_t key_begin = split * KV_SPLIT_TOKENS;
-    return key_begin > a->pos_begin ? (key_begin - a->pos_begin) * a->head_count : 0;
+    const uint32_t per_split = KV_SPLIT_TOKENS / KV_BLOCK_TOKENS;
+    uint32_t reads = 0;
+    for (uint32_t b = split * per_split; b < (split + 1) * per_split; b++) {
+        for (uint32_t r = 0; r < a->row_count;) {
+            bool sees = attn_keys(&a->rows[r], b) > 0;
+            reads += sees;
+            r = sees ? attn_run_end(a, r, b) : r + 1;
+        }
+    }
+    return reads;
 }
 
 /* Maxima and sums are padded to whole cache lines, so that o starts on one. */
@@ -41,7 +54,7 @@ void attn_part_open(struct attn_part *part, uint32_t head_dim, uint32_t cols, vo
 
 size_t attn_work_bytes(uint32_t head_dim)
 {
-    return ((size_t)head_dim + KV_SPLIT_TOKENS) * ATTN_COLS_MAX * sizeof(float) +
+    return ((size_t)head_dim + ATTN_Q_PAD + KV_SPLIT_TOKENS) * ATTN_COLS_MAX * sizeof(float) +
            2 * attn_part_bytes(head_dim, ATTN_COLS_MAX);
 }
 
@@ -49,10 +62,29 @@ void attn_work_open(struct attn_work *w, uint32_t head_dim, void *mem)
 {
     size_t part_floats = attn_part_bytes(head_dim, ATTN_COLS_MAX) / sizeof(float);
     w->q = mem;
-    w->p = w->q + (size_t)head_dim * ATTN_COLS_MAX;
+    w->p = w->q + ((size_t)head_dim + ATTN_Q_PAD) * ATTN_COLS_MAX;
     float *parts = w->p + (size_t)KV_SPLIT_TOKENS * ATTN_COLS_MAX;
     attn_part_open(&w->acc, head_dim, ATTN_COLS_MAX, parts);
     attn_part_open(&w->part, head_dim, ATTN_COLS_MAX, parts + part_floats);
+}
+
+void attn_take(const struct attn_kernels *k, const struct attn *a, uint32_t split,
+               const struct attn_part *acc, const struct attn_part *part)
+{
+    uint32_t cols = a->row_count * a->head_count;
+    if (split == 0) {
+        memcpy(acc->max, part->max, cols * sizeof *acc->max);
+        memcpy(acc->sum, part->sum, cols * sizeof *acc->sum);
+        memcpy(acc->o, part->o, (size_t)cols * a->head_dim * sizeof *acc->o);
+        return;
+    }
+    for (uint32_t r = 0; r < a->row_count; r++) {
+        uint32_t begin = r;
+        while (r < a->row_count && a->rows[r].pos >= split * KV_SPLIT_TOKENS)
+            r++;
+        if (r > begin)
+            k->merge(acc, part, a->head_dim, begin * a->head_count, r * a->head_count);
+    }
 }
 
 void attn_run(const struct attn_kernels *k, const struct attn *a, const struct attn_work *w)
@@ -62,7 +94,7 @@ void attn_run(const struct attn_kernels *k, const struct attn *a, const struct a
     k->split(a, 0, w, &w->acc);
     for (uint32_t s = 1; s < splits; s++) {
         k->split(a, s, w, &w->part);
-        k->merge(&w->acc, &w->part, a->head_dim, attn_col_begin(a, s), cols);
+        attn_take(k, a, s, &w->acc, &w->part);
     }
     attn_store(k, a, &w->acc);
 }
@@ -70,8 +102,7 @@ void attn_run(const struct attn_kernels *k, const struct attn *a, const struct a
 void attn_store(const struct attn_kernels *k, const struct attn *a, const struct attn_part *acc)
 {
     for (uint32_t c = 0; c < a->row_count * a->head_count; c++) {
-        float *out =
-            a->out + c / a->head_count * a->stride + (size_t)(c % a->head_count) * a->head_dim;
+        float *out = a->rows[c / a->head_count].out + (size_t)(c % a->head_count) * a->head_dim;
         k->store(out, acc->o + (size_t)c * a->head_dim, acc->sum[c], a->head_dim);
     }
 }

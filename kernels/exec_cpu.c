@@ -26,6 +26,7 @@ struct exec_cpu {
     size_t sample_bytes;
     struct batch_result *results; /* of the step that runs */
     uint64_t weight_bytes;        /* of the last step */
+    uint64_t kv_bytes;            /* likewise */
 };
 
 /* Bump placement; base NULL only adds up. */
@@ -112,6 +113,8 @@ static void lay_out(struct exec_cpu *e, struct place *p)
     f->accs = lay_out_parts(e, p, FORWARD_ACCS * sharing);
     f->rows = place_take(p, rows, sizeof *f->rows);
     f->tiles = place_take(p, rows, sizeof *f->tiles);
+    f->tile_rows = place_take(p, rows, sizeof *f->tile_rows);
+    f->span_order = place_take(p, rows, sizeof *f->span_order);
     f->output_rows = place_take(p, c->outputs_max, sizeof *f->output_rows);
     f->next = place_take(p, m->layer_count, sizeof *f->next);
     f->x = place_take(p, rows * m->width, sizeof(float));
@@ -123,6 +126,7 @@ static void lay_out(struct exec_cpu *e, struct place *p)
             f->act[kind] = place_take(p, larger(slots, c->outputs_max),
                                       act_row_bytes((enum act_kind)kind, act_cols[kind]));
     }
+    f->q8 = place_take(p, rows, forward_query_bytes(f));
     if (m->expert_count > 0)
         lay_out_mixture(e, p);
     f->logits = place_take(p, (size_t)c->outputs_max * m->vocab_count, sizeof(float));
@@ -130,11 +134,14 @@ static void lay_out(struct exec_cpu *e, struct place *p)
     e->sample = place_take(p, workers, e->sample_bytes);
 }
 
-size_t exec_cpu_block_bytes(const struct model *m)
+enum rc exec_cpu_block_bytes(size_t *out, const struct model *m, struct kv_types types,
+                             struct fault *fault)
 {
     struct kv_layout l;
-    kv_layout_open(&l, m);
-    return l.block_bytes;
+    enum rc rc = kv_layout_open(&l, m, types, fault);
+    if (rc == RC_OK)
+        *out = l.block_bytes;
+    return rc;
 }
 
 static void finish_output(void *ctx, uint32_t worker, uint32_t index)
@@ -154,20 +161,11 @@ static void finish_output(void *ctx, uint32_t worker, uint32_t index)
     r->top_count = logprob_top(&l, logits, f->m->vocab_count, o->top_count, r->top);
 }
 
-static int compare_tiles(const void *a, const void *b)
-{
-    const struct forward_tile *x = a, *y = b;
-    if (x->work != y->work)
-        return x->work > y->work ? -1 : 1;
-    return (x->row_begin > y->row_begin) - (x->row_begin < y->row_begin);
-}
-
-/* Fills rows and tiles from the spans, and checks them against the limits. */
+/* Fills rows from the spans, and checks them against the limits. */
 static void plan_rows(struct exec_cpu *e, const struct batch *b)
 {
     struct forward *f = &e->f;
-    uint32_t tile_rows = ATTN_COLS_MAX / f->heads_per_task, next_row = 0;
-    f->tile_count = 0;
+    uint32_t next_row = 0;
     for (uint32_t s = 0; s < b->span_count; s++) {
         const struct batch_span *span = &b->spans[s];
         uint32_t pos_end = span->pos_begin + span->row_count;
@@ -180,20 +178,11 @@ static void plan_rows(struct exec_cpu *e, const struct batch *b)
             must(table[i] < e->config.kv_block_count);
         for (uint32_t i = 0; i < span->row_count; i++) {
             uint32_t pos = span->pos_begin + i;
-            f->rows[next_row + i] = (struct forward_row){ pos, table[pos / KV_BLOCK_TOKENS] };
-        }
-        for (uint32_t i = 0; i < span->row_count; i += tile_rows) {
-            uint32_t count = span->row_count - i < tile_rows ? span->row_count - i : tile_rows;
-            f->tiles[f->tile_count++] =
-                (struct forward_tile){ .span = s,
-                                       .row_begin = next_row + i,
-                                       .row_count = count,
-                                       .work = (uint64_t)count * (span->pos_begin + i + count) };
+            f->rows[next_row + i] = (struct forward_row){ pos, table };
         }
         next_row += span->row_count;
     }
     must(next_row == b->row_count);
-    qsort(f->tiles, f->tile_count, sizeof *f->tiles, compare_tiles);
 }
 
 static enum rc run(void *ctx, const struct batch *b, struct batch_result *results)
@@ -217,19 +206,21 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
     for (uint32_t i = 0; i < f->m->layer_count; i++)
         atomic_store_explicit(&f->next[i], 0, memory_order_relaxed);
     f->batch = b;
-    f->pair_count = forward_attention_pairs(f, workers_count(f->w));
+    forward_attention_plan(f, workers_count(f->w));
     e->results = results;
     bool streams = f->stream != NULL && b->row_count > 0;
     if (streams)
         stream_begin(f->stream, b->output_count > 0);
     workers_run(f->w, forward_run, f);
-    e->weight_bytes = 0;
-    for (uint32_t i = 0; i < workers_count(f->w); i++)
+    e->weight_bytes = e->kv_bytes = 0;
+    for (uint32_t i = 0; i < workers_count(f->w); i++) {
         e->weight_bytes += f->workers[i].weight_bytes;
+        e->kv_bytes += f->workers[i].kv_bytes;
+    }
     return streams ? stream_end(f->stream) : RC_OK;
 }
 
-static enum rc check_config(const struct exec_cpu_config *c, const struct model *m,
+static enum rc check_config(const struct exec_cpu_config *c, const struct kv_layout *kv,
                             struct fault *fault)
 {
     if (c->rows_max < 1 || c->rows_max > STEP_ROWS_MAX)
@@ -239,7 +230,7 @@ static enum rc check_config(const struct exec_cpu_config *c, const struct model 
         return fault_set(fault, RC_USAGE, "context of %" PRIu32 " tokens, not in [1, %u]",
                          c->ctx_max, CTX_TOKENS_MAX);
     must(c->outputs_max >= 1 && c->kv_block_count >= 1);
-    must(c->kv_block_bytes >= exec_cpu_block_bytes(m) && c->kv_block_bytes % 64 == 0);
+    must(c->kv_block_bytes >= kv->block_bytes && c->kv_block_bytes % 64 == 0);
     must((uintptr_t)c->kv_base % 64 == 0);
     return RC_OK;
 }
@@ -247,7 +238,10 @@ static enum rc check_config(const struct exec_cpu_config *c, const struct model 
 enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct workers *w,
                       const struct exec_cpu_config *config, struct fault *fault)
 {
-    enum rc rc = check_config(config, m, fault);
+    struct kv_layout kv;
+    enum rc rc = kv_layout_open(&kv, m, config->kv_types, fault);
+    if (rc == RC_OK)
+        rc = check_config(config, &kv, fault);
     if (rc != RC_OK)
         return rc;
     struct exec_cpu *e = mem_alloc(sizeof *e);
@@ -259,6 +253,7 @@ enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct worke
     e->f = (struct forward){ .m = m,
                              .w = w,
                              .act_f32 = config->act_f32,
+                             .kv = kv,
                              .kv_base = config->kv_base,
                              .kv_block_bytes = config->kv_block_bytes,
                              .heads_per_task = group < ATTN_COLS_MAX ? group : ATTN_COLS_MAX,
@@ -269,7 +264,6 @@ enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct worke
                              .finish = finish_output,
                              .finish_ctx = e };
     kernels_open(&e->f.k, config->isa);
-    kv_layout_open(&e->f.kv, m);
     e->sample_bytes = (sample_scratch_bytes(m->vocab_count) + 127) / 128 * 128;
     struct place sum = { NULL, 0, false };
     lay_out(e, &sum);
@@ -322,6 +316,11 @@ size_t exec_cpu_scratch_bytes(const struct exec_cpu *e)
 uint64_t exec_cpu_weight_bytes(const struct exec_cpu *e)
 {
     return e->weight_bytes;
+}
+
+uint64_t exec_cpu_kv_bytes(const struct exec_cpu *e)
+{
+    return e->kv_bytes;
 }
 
 enum isa exec_cpu_isa(const struct exec_cpu *e)

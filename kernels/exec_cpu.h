@@ -16,6 +16,7 @@
 #include "core/model.h"
 #include "core/stream.h"
 #include "core/workers.h"
+#include "kernels/kv_layout.h"
 
 struct exec_cpu;
 
@@ -25,13 +26,16 @@ struct exec_cpu_config {
     uint32_t ctx_max;     /* positions */
     enum isa isa;         /* highest level to use */
     bool act_f32;         /* --act f32: activations stay unquantized */
-    void *kv_base;        /* the pool's mapping */
+    struct kv_types kv_types;
+    void *kv_base; /* the pool's mapping */
     size_t kv_block_bytes;
     uint32_t kv_block_count;
 };
 
-/* exec_cpu_block_bytes - bytes that a KV block of this model takes; what kvpool_open is given. */
-size_t exec_cpu_block_bytes(const struct model *m);
+/* exec_cpu_block_bytes - bytes that a KV block of this model takes; what kvpool_open is given.
+ * RC_USAGE when the model's heads do not suit the types. */
+enum rc exec_cpu_block_bytes(size_t *out, const struct model *m, struct kv_types types,
+                             struct fault *fault) ATTR_MUST_USE;
 
 enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct workers *w,
                       const struct exec_cpu_config *config, struct fault *fault) ATTR_MUST_USE;
@@ -46,6 +50,11 @@ size_t exec_cpu_scratch_bytes(const struct exec_cpu *e);
 
 /* exec_cpu_weight_bytes - weight bytes read by the last step: the same whatever its rows. */
 uint64_t exec_cpu_weight_bytes(const struct exec_cpu *e);
+
+/* exec_cpu_kv_bytes - bytes of keys and values that attention read in the last step. Rows of one
+ * sequence, and of sequences with common blocks, share reads: so it may be far below the sum of
+ * what each row sees. */
+uint64_t exec_cpu_kv_bytes(const struct exec_cpu *e);
 enum isa exec_cpu_isa(const struct exec_cpu *e);
 
 #endif

@@ -4,6 +4,8 @@
  *   layer  prepare(norm) - q k v, rotate, append to the cache | attention |
  *          prepare - o, residual | prepare(norm) - gate up silu | prepare - down, residual |
  *
+ * A quantized cache takes whole heads, which a worker's part of q k v may not be: there rows and
+ * heads are shared out anew after one more barrier (forward_quantize_heads).
  * In a prepare, rows are shared out, and it ends with a barrier of its own unless the step has one
  * row. In a matmul, weight rows are shared out, every worker for all rows of the step; what follows
  * for each element (rotation, append, silu * up) is done on the worker's own part. So each weight
@@ -55,12 +57,7 @@ static void rotate(const struct forward *f, float *x, uint32_t row, uint32_t beg
     }
 }
 
-static uint8_t *block_of(const struct forward *f, uint32_t block, uint32_t layer, uint32_t kv_head)
-{
-    return f->kv_base + block * f->kv_block_bytes + kv_layout_head(&f->kv, layer, kv_head);
-}
-
-/* Appends elements [begin, end) of a row's keys (or values) to the cache, head by head. */
+/* Appends elements [begin, end) of a row's keys (or values) to a cache of f16, head by head. */
 static void append(const struct forward *f, const float *x, uint32_t row, uint32_t layer,
                    bool values, uint32_t begin, uint32_t end)
 {
@@ -68,9 +65,8 @@ static void append(const struct forward *f, const float *x, uint32_t row, uint32
     uint16_t half[MODEL_HEAD_DIM_MAX];
     for (uint32_t at = begin; at < end;) {
         uint32_t d = at % head_dim, stop = at - d + head_dim < end ? at - d + head_dim : end;
-        uint8_t *base = block_of(f, f->rows[row].block, layer, at / head_dim) +
-                        (values ? f->kv.value_offset : 0);
-        uint16_t *tile = (uint16_t *)(void *)base;
+        uint8_t *base = forward_cache(f, row, layer, at / head_dim);
+        uint16_t *tile = (uint16_t *)(void *)(base + (values ? f->kv.value_offset : 0));
         if (values) {
             f->k.vec.to_f16(tile + (size_t)slot * head_dim + d, x + at, stop - at);
         } else {
@@ -89,6 +85,7 @@ static void query_key_value(const struct forward_turn *t, uint32_t layer)
     const struct weight *w[3] = { &l->q, &l->k, &l->v };
     const float *bias[3] = { l->q_bias, l->k_bias, l->v_bias };
     const uint32_t rows = f->batch->row_count, sizes[3] = { l->q.rows, l->k.rows, l->v.rows };
+    const bool whole[3] = { false, f->kv.types.k != KV_F16, f->kv.types.v != KV_F16 };
     struct forward_part part[3];
     uint32_t offset = 0;
     forward_share(t, sizes, 3, part);
@@ -110,10 +107,12 @@ static void query_key_value(const struct forward_turn *t, uint32_t layer)
             float *out = f->wide + (size_t)r * f->wide_cols + offset;
             if (i < 2)
                 rotate(f, out, r, begin, end);
-            if (i > 0)
+            if (i > 0 && !whole[i])
                 append(f, out, r, layer, i == 2, begin, end);
         }
     }
+    if (whole[1] || whole[2])
+        forward_quantize_heads(t, layer);
     forward_barrier(t);
 }
 
@@ -260,7 +259,7 @@ void forward_run(void *ctx, uint32_t worker, uint32_t worker_count)
 {
     struct forward *f = ctx;
     struct forward_turn t = { f, &f->workers[worker], worker, worker_count };
-    t.me->weight_bytes = 0;
+    t.me->weight_bytes = t.me->kv_bytes = 0;
     copy_blocks(&t);
     if (f->batch->row_count == 0)
         return;

@@ -6,7 +6,7 @@
  *   memory    laid out once by forward_open; nothing is allocated afterwards
  *   owner     exec_cpu; the step runs on the scheduler's thread as worker 0
  *   reading   every weight is read once a step, whatever the rows: weight_bytes counts what was
- *             read */
+ *             read; kv_bytes counts keys and values, once for all rows that share them in a task */
 #ifndef QUIRE_KERNELS_FORWARD_H
 #define QUIRE_KERNELS_FORWARD_H
 
@@ -31,15 +31,15 @@
 /* Where a row's token lives. */
 struct forward_row {
     uint32_t pos;
-    uint32_t block; /* KV block of that position */
+    const uint32_t *blocks; /* block table of its sequence */
 };
 
-/* Rows of one span that are attended to together. */
+/* Rows that are attended to together: of one span, or of spans that begin with the same block. */
 struct forward_tile {
-    uint32_t span;
-    uint32_t row_begin; /* in the batch */
+    uint32_t first; /* in tile_rows */
     uint32_t row_count;
-    uint64_t work; /* rows times keys, for the order of tasks */
+    uint32_t split_count; /* of the row that sees most */
+    uint64_t work;        /* keys that its rows see, for the order of tasks */
 };
 
 /* One expert of one row (kernels/forward_moe.c). */
@@ -54,6 +54,7 @@ struct forward_worker {
     float *row;              /* [widest input] a row on its way to quantization */
     uint8_t *act[ACT_KINDS]; /* one row of each kind: steps of a single row */
     uint64_t weight_bytes;   /* read in this step */
+    uint64_t kv_bytes;       /* keys and values, likewise */
     char pad[64];            /* neighbours' counters stay off this line */
 };
 
@@ -79,6 +80,8 @@ struct forward {
     const struct batch *batch;
     struct forward_row *rows;   /* [rows] */
     struct forward_tile *tiles; /* longest first */
+    uint32_t *tile_rows;        /* [rows] the batch's rows, tile after tile */
+    uint32_t *span_order;       /* [rows] spans, those with equal block tables side by side */
     uint32_t tile_count;
     uint32_t *output_rows; /* [outputs] */
     uint64_t pair_count;   /* splits of all attention tasks when they are shared out, else 0 */
@@ -89,6 +92,7 @@ struct forward {
     float *wide;      /* [rows][wide_cols] q, k, v, then [rows or slots][hidden_cols] gate, up */
     float *cos, *sin; /* [rows][rope.dim_count] */
     uint8_t *act[ACT_KINDS]; /* quantized input of the next matmul */
+    uint8_t *q8;             /* [rows][heads][groups] act_q8_32, where keys are quantized */
     float *logits;           /* [outputs][vocab] */
     struct vec_peak *peaks;  /* [outputs][peak_count] */
     struct attn_part *parts; /* [workers * FORWARD_PARTS] */
@@ -112,7 +116,10 @@ void forward_run(void *ctx, uint32_t worker, uint32_t worker_count);
 uint32_t forward_widest_input(const struct model *m);
 void forward_act_cols(const struct model *m, bool act_f32, uint32_t cols[ACT_KINDS]);
 
-/* forward_attention_pairs - what pair_count is to be for the tiles of this step. */
-uint64_t forward_attention_pairs(const struct forward *f, uint32_t worker_count);
+/* forward_attention_plan - tiles and pair_count of the step, from its rows. */
+void forward_attention_plan(struct forward *f, uint32_t worker_count);
+
+/* forward_query_bytes - of a row of q8; 0 where keys are not quantized. */
+size_t forward_query_bytes(const struct forward *f);
 
 #endif

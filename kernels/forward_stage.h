@@ -69,7 +69,18 @@ void forward_multiply(const struct forward_turn *t, const struct forward_product
  * computed pieces of it. */
 void forward_settle(const struct forward_turn *t);
 
-/* forward_attention - attention of every tile; ends with a barrier. (forward_attn.c) */
+/* forward_cache - (layer, kv head) in the block that holds the row's own token. */
+static inline uint8_t *forward_cache(const struct forward *f, uint32_t row, uint32_t layer,
+                                     uint32_t kv_head)
+{
+    uint32_t block = f->rows[row].blocks[f->rows[row].pos / KV_BLOCK_TOKENS];
+    return f->kv_base + block * f->kv_block_bytes + kv_layout_head(&f->kv, layer, kv_head);
+}
+
+/* forward_quantize_heads - rotates queries, keys and values of every row where the cache is
+ * quantized, quantizes the queries and appends the rest; begins with a barrier.
+ * forward_attention - attention of every tile; ends with a barrier. (forward_attn.c) */
+void forward_quantize_heads(const struct forward_turn *t, uint32_t layer);
 void forward_attention(const struct forward_turn *t, uint32_t layer);
 
 /* forward_mixture - the feed-forward part of a layer of experts, residual and barrier included.

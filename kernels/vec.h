@@ -36,6 +36,10 @@ struct vec_kernels {
     /* f32 to f16, to nearest even */
     void (*to_f16)(uint16_t *dst, const float *x, uint32_t n);
     void (*peak)(struct vec_peak *out, const float *x, uint32_t n);
+    /* Walsh-Hadamard transform of each stretch of size elements, in place, then times scale: the
+     * pairs (x[i], x[i + h]) become sum and difference, h = 1, 2, 4 .. size / 2. size is a power of
+     * two, at least 8, and divides n. Twice the transform is size times the input. */
+    void (*hadamard)(float *x, uint32_t n, uint32_t size, float scale);
 };
 
 /* vec_fill_ref - fills every slot. vec_fill_avx2 - overrides what it has; x86 only. */

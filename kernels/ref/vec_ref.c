@@ -68,6 +68,21 @@ static void peak_ref(struct vec_peak *out, const float *x, uint32_t n)
     *out = (struct vec_peak){ max, sum_lanes(lane, VEC_EXP_LANES) };
 }
 
+static void hadamard_ref(float *x, uint32_t n, uint32_t size, float scale)
+{
+    for (uint32_t h = 1; h < size; h *= 2) {
+        for (uint32_t i = 0; i < n; i++) {
+            if ((i & h) != 0)
+                continue;
+            float a = x[i], b = x[i + h];
+            x[i] = a + b;
+            x[i + h] = a - b;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        x[i] *= scale;
+}
+
 void vec_fill_ref(struct vec_kernels *k)
 {
     *k = (struct vec_kernels){
@@ -77,5 +92,6 @@ void vec_fill_ref(struct vec_kernels *k)
         .add_scaled = add_scaled_ref,
         .to_f16 = to_f16_ref,
         .peak = peak_ref,
+        .hadamard = hadamard_ref,
     };
 }

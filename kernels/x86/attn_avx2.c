@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* attn_avx2 - attention with AVX2, FMA and F16C; bit for bit kernels/ref/attn_ref.c.
+/* attn_avx2 - attention with AVX2, FMA and F16C; bit for bit kernels/ref/attn_ref.c. Here: the walk
+ * over a split, and tiles of f16; tiles of integers are in attn_q_avx2.c.
  *
  *   scores  lanes are keys: a block's keys lie [head_dim][32 tokens], so one load gives a dimension
  *           of eight keys, and each (query column, eight keys) is one register, one fma chain
@@ -7,45 +8,23 @@
  *           is one chain over the keys
  *
  * Both run over H columns at once by V vectors: H * V chains, 8 to 12 of them, hide the latency of
- * an fma, and each load serves H columns. Columns are cut into groups of 6, 4, 3, 2 and 1. All
- * scores of a split come first, then its values: two long streams instead of a short one each
- * block. Rows of one task differ in how many keys of the last blocks they see. Scores of keys that
- * a row does not see are computed and replaced by -inf (they may be anything, NaN too); values are
- * summed over exactly the keys seen: rows that see all of a block together, the others row by row.
- * While a block is read, the following one is prefetched line by line. */
+ * an fma, and each load serves H columns. Columns are cut into groups of 6, 4, 3, 2 and 1, inside
+ * runs of rows that hold the same block. All scores of a split come first, then its values: two
+ * long streams instead of a short one each block. Rows of one task differ in how many keys of the last
+ * blocks they see. Scores of keys that a row does not see are computed and replaced by -inf (they
+ * may be anything, NaN too); values are summed over exactly the keys seen: rows that see the same
+ * number of keys together. While a tile is read, the following one is prefetched line by line. */
 #include <math.h>
 
-#include "kernels/attn.h"
+#include "kernels/x86/attn_avx2.h"
 #include "kernels/x86/exp_avx2.h"
 
 #define BLOCK KV_BLOCK_TOKENS
 #define SPLIT KV_SPLIT_TOKENS
 
-ATTR_INLINE __m256 half8(const uint16_t *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
-static const uint16_t *keys_at(const struct attn *a, uint32_t block)
-{
-    return (const uint16_t *)(const void *)(a->kv + a->blocks[block] * a->block_bytes);
-}
-
-static const uint16_t *values_at(const struct attn *a, uint32_t block)
-{
-    return keys_at(a, block) + (size_t)BLOCK * a->head_dim;
-}
-
-/* Columns in the next group. */
-static uint32_t group_size(uint32_t cols)
-{
-    static const uint8_t size[] = { 0, 1, 2, 3, 4, 3, 6, 4, 4, 6 };
-    return cols < sizeof size ? size[cols] : 6;
-}
-
 /* sum[h][v] += column[h * stride] * half[8 v ..]. Whichever side is the shorter waits in registers:
  * with 12 sums there are four left. */
-ATTR_INLINE void outer(__m256 *sum, const uint16_t *half, const float *column, size_t stride,
+ATTR_INLINE void outer(__m256 *sum, const uint8_t *half, const float *column, size_t stride,
                        const uint32_t h_count, const uint32_t v_count)
 {
     __m256 held[3];
@@ -55,7 +34,7 @@ ATTR_INLINE void outer(__m256 *sum, const uint16_t *half, const float *column, s
             held[h] = _mm256_broadcast_ss(column + h * stride);
         ATTR_UNROLL
         for (uint32_t v = 0; v < v_count; v++) {
-            __m256 x = half8(half + 8 * v);
+            __m256 x = half8_avx2(half + 16 * v);
             ATTR_UNROLL
             for (uint32_t h = 0; h < h_count; h++)
                 sum[h * v_count + v] = _mm256_fmadd_ps(held[h], x, sum[h * v_count + v]);
@@ -63,7 +42,7 @@ ATTR_INLINE void outer(__m256 *sum, const uint16_t *half, const float *column, s
     } else {
         ATTR_UNROLL
         for (uint32_t v = 0; v < v_count; v++)
-            held[v] = half8(half + 8 * v);
+            held[v] = half8_avx2(half + 16 * v);
         ATTR_UNROLL
         for (uint32_t h = 0; h < h_count; h++) {
             __m256 x = _mm256_broadcast_ss(column + h * stride);
@@ -74,8 +53,8 @@ ATTR_INLINE void outer(__m256 *sum, const uint16_t *half, const float *column, s
     }
 }
 
-/* H scores of a block's 32 keys. q [head_dim][H]; p [H][SPLIT]. */
-ATTR_INLINE void scores_tile(const uint16_t *k, const uint16_t *next, const float *q,
+/* Scores of a tile, [head_dim][32 tokens], by H columns. */
+ATTR_INLINE void scores_tile(const uint8_t *k, struct attn_next next, const float *q, size_t stride,
                              uint32_t head_dim, float *p, const uint32_t h_count,
                              const uint32_t v_count)
 {
@@ -85,9 +64,8 @@ ATTR_INLINE void scores_tile(const uint16_t *k, const uint16_t *next, const floa
         for (uint32_t i = 0; i < h_count * v_count; i++)
             sum[i] = _mm256_setzero_ps();
         for (uint32_t d = 0; d < head_dim; d++) {
-            if (x == 0)
-                _mm_prefetch((const char *)(next + (size_t)d * BLOCK), _MM_HINT_T0);
-            outer(sum, k + (size_t)d * BLOCK + x, q + (size_t)d * h_count, 1, h_count, v_count);
+            attn_prefetch_avx2(&next);
+            outer(sum, k + 2 * ((size_t)d * BLOCK + x), q + d, stride, h_count, v_count);
         }
         ATTR_UNROLL
         for (uint32_t h = 0; h < h_count; h++) {
@@ -98,30 +76,38 @@ ATTR_INLINE void scores_tile(const uint16_t *k, const uint16_t *next, const floa
     }
 }
 
-static void scores(const uint16_t *k, const uint16_t *next, const float *q, uint32_t head_dim,
-                   float *p, uint32_t h_count)
+static void scores_f16(const uint8_t *tile, struct attn_next next, const float *q, size_t stride,
+                       uint32_t head_dim, float *p, uint32_t h_count)
 {
     switch (h_count) {
     case 1:
-        scores_tile(k, next, q, head_dim, p, 1, 4);
+        scores_tile(tile, next, q, stride, head_dim, p, 1, 4);
         break;
     case 2:
-        scores_tile(k, next, q, head_dim, p, 2, 4);
+        scores_tile(tile, next, q, stride, head_dim, p, 2, 4);
         break;
     case 3:
-        scores_tile(k, next, q, head_dim, p, 3, 4);
+        scores_tile(tile, next, q, stride, head_dim, p, 3, 4);
         break;
     case 4:
-        scores_tile(k, next, q, head_dim, p, 4, 2);
+        scores_tile(tile, next, q, stride, head_dim, p, 4, 2);
         break;
     default:
-        scores_tile(k, next, q, head_dim, p, 6, 2);
+        scores_tile(tile, next, q, stride, head_dim, p, 6, 2);
         break;
     }
 }
 
+static void pack_f16(const struct attn *a, const struct attn_row *row, uint32_t head, float *dst)
+{
+    const float *src = (const float *)row->q + (size_t)head * a->head_dim;
+    const __m256 scale = _mm256_set1_ps(a->scale);
+    for (uint32_t d = 0; d < a->head_dim; d += 8)
+        _mm256_storeu_ps(dst + d, _mm256_mul_ps(_mm256_loadu_ps(src + d), scale));
+}
+
 /* Adds the weighted values of n keys to 8 * V dimensions of H columns. */
-ATTR_INLINE void values_strip(const uint16_t *v, const uint16_t *next, uint32_t n,
+ATTR_INLINE void values_strip(const uint8_t *v, struct attn_next *next, uint32_t n,
                               uint32_t head_dim, const float *p, float *o, const uint32_t h_count,
                               const uint32_t v_count)
 {
@@ -133,8 +119,8 @@ ATTR_INLINE void values_strip(const uint16_t *v, const uint16_t *next, uint32_t 
             sum[h * v_count + i] = _mm256_loadu_ps(o + (size_t)h * head_dim + 8 * i);
     }
     for (uint32_t k = 0; k < n; k++) {
-        _mm_prefetch((const char *)(next + (size_t)k * head_dim), _MM_HINT_T0);
-        outer(sum, v + (size_t)k * head_dim, p + k, SPLIT, h_count, v_count);
+        attn_prefetch_avx2(next);
+        outer(sum, v + (size_t)k * head_dim * 2, p + k, SPLIT, h_count, v_count);
     }
     ATTR_UNROLL
     for (uint32_t h = 0; h < h_count; h++) {
@@ -144,38 +130,44 @@ ATTR_INLINE void values_strip(const uint16_t *v, const uint16_t *next, uint32_t 
     }
 }
 
-ATTR_INLINE void values_tile(const uint16_t *v, const uint16_t *next, uint32_t n, uint32_t head_dim,
+ATTR_INLINE void values_tile(const uint8_t *v, struct attn_next next, uint32_t n, uint32_t head_dim,
                              const float *p, float *o, const uint32_t h_count,
                              const uint32_t v_count)
 {
     uint32_t d = 0;
     for (; d + 8 * v_count <= head_dim; d += 8 * v_count)
-        values_strip(v + d, next + d, n, head_dim, p, o + d, h_count, v_count);
+        values_strip(v + 2 * d, &next, n, head_dim, p, o + d, h_count, v_count);
     for (; d < head_dim; d += 8)
-        values_strip(v + d, next + d, n, head_dim, p, o + d, h_count, 1);
+        values_strip(v + 2 * d, &next, n, head_dim, p, o + d, h_count, 1);
 }
 
-static void values(const uint16_t *v, const uint16_t *next, uint32_t n, uint32_t head_dim,
-                   const float *p, float *o, uint32_t h_count)
+static void values_f16(const uint8_t *tile, struct attn_next next, uint32_t n, uint32_t head_dim,
+                       const float *p, float *o, uint32_t h_count)
 {
     switch (h_count) {
     case 1:
-        values_tile(v, next, n, head_dim, p, o, 1, 4);
+        values_tile(tile, next, n, head_dim, p, o, 1, 4);
         break;
     case 2:
-        values_tile(v, next, n, head_dim, p, o, 2, 4);
+        values_tile(tile, next, n, head_dim, p, o, 2, 4);
         break;
     case 3:
-        values_tile(v, next, n, head_dim, p, o, 3, 4);
+        values_tile(tile, next, n, head_dim, p, o, 3, 4);
         break;
     case 4:
-        values_tile(v, next, n, head_dim, p, o, 4, 2);
+        values_tile(tile, next, n, head_dim, p, o, 4, 2);
         break;
     default:
-        values_tile(v, next, n, head_dim, p, o, 6, 2);
+        values_tile(tile, next, n, head_dim, p, o, 6, 2);
         break;
     }
 }
+
+static const struct attn_keys_avx2 keys_f16 = { pack_f16, scores_f16 };
+static const struct attn_keys_avx2 *const keys_of[KV_TYPES] = { &keys_f16, &attn_keys_q8_avx2,
+                                                                &attn_keys_q4_avx2 };
+static attn_values_fn *const values_of[KV_TYPES] = { values_f16, attn_values_q8_avx2,
+                                                     attn_values_q4_avx2 };
 
 /* p = exp(p - max) over n scores; the padding up to 16 becomes 0. */
 static void weigh(float *p, uint32_t n, float *max, float *sum)
@@ -199,54 +191,70 @@ static void weigh(float *p, uint32_t n, float *max, float *sum)
     *sum = sum_avx2(_mm256_add_ps(low, high));
 }
 
-/* Scaled queries of columns [col, cols), group after group, each [head_dim][group]. */
-static void pack_queries(const struct attn *a, uint32_t col, uint32_t cols, float *q)
+static const uint8_t *tile_at(const struct attn *a, uint32_t row, uint32_t b, bool values)
 {
-    while (col < cols) {
-        uint32_t h_count = group_size(cols - col);
-        for (uint32_t h = 0; h < h_count; h++, col++) {
-            const float *src = a->q + col / a->head_count * a->stride;
-            src += (size_t)(col % a->head_count) * a->head_dim;
-            for (uint32_t d = 0; d < a->head_dim; d++)
-                q[(size_t)d * h_count + h] = src[d] * a->scale;
-        }
-        q += (size_t)h_count * a->head_dim;
-    }
+    return a->kv + a->rows[row].blocks[b] * a->block_bytes + (values ? a->value_offset : 0);
 }
 
-/* Adds a block's values to columns [col, cols), which all see n of its keys. p belongs to column 0.
- * */
-static void add_values(const struct attn *a, const uint16_t *v, const uint16_t *next, uint32_t n,
-                       uint32_t col, uint32_t cols, const float *p, float *o)
+/* First row from row on that sees a key of block b; row_count when none does. */
+static uint32_t next_row(const struct attn *a, uint32_t row, uint32_t b)
 {
-    while (col < cols) {
-        uint32_t h_count = group_size(cols - col);
-        values(v, next, n, a->head_dim, p + (size_t)col * SPLIT, o + (size_t)col * a->head_dim,
-               h_count);
-        col += h_count;
-    }
+    while (row < a->row_count && attn_keys(&a->rows[row], b) == 0)
+        row++;
+    return row;
 }
 
-/* First row that sees position pos. */
-static uint32_t row_of(const struct attn *a, uint32_t pos)
+/* What is read after the tiles of a run that ends at row: the next run of this block, or the first
+ * of the following one. */
+static struct attn_next next_tile(const struct attn *a, uint32_t row, uint32_t b, uint32_t last,
+                                  bool values)
 {
-    return pos > a->pos_begin ? pos - a->pos_begin : 0;
+    enum kv_type type = values ? a->types.v : a->types.k;
+    uint32_t lines = (uint32_t)kv_tile_bytes(type, a->head_dim) / 64;
+    row = next_row(a, row, b);
+    if (row < a->row_count)
+        return (struct attn_next){ tile_at(a, row, b, values), lines };
+    if (b == last)
+        return (struct attn_next){ NULL, 0 };
+    row = next_row(a, 0, b + 1);
+    return (struct attn_next){ tile_at(a, row, b + 1, values), lines };
 }
 
-/* Scores of blocks [first, last] for columns from col_begin on. */
-static void split_scores(const struct attn *a, uint32_t first, uint32_t last, uint32_t col_begin,
+/* Scores of blocks [first, last], run by run. */
+static void split_scores(const struct attn *a, uint32_t first, uint32_t last,
                          const struct attn_work *w)
 {
-    const uint32_t cols = a->row_count * a->head_count;
+    const struct attn_keys_avx2 *keys = keys_of[a->types.k];
+    const size_t stride = a->head_dim + ATTN_Q_PAD;
     for (uint32_t b = first; b <= last; b++) {
-        const uint16_t *next = b < last ? keys_at(a, b + 1) : values_at(a, first);
-        const float *q = w->q;
         float *p = w->p + (size_t)(b - first) * BLOCK;
-        for (uint32_t col = col_begin; col < cols;) {
-            uint32_t h_count = group_size(cols - col);
-            scores(keys_at(a, b), next, q, a->head_dim, p + (size_t)col * SPLIT, h_count);
-            q += (size_t)h_count * a->head_dim;
-            col += h_count;
+        uint32_t end;
+        for (uint32_t r = next_row(a, 0, b); r < a->row_count; r = next_row(a, end, b)) {
+            end = attn_run_end(a, r, b);
+            struct attn_next next = next_tile(a, end, b, last, false);
+            uint32_t col = r * a->head_count, cols = end * a->head_count, h_count;
+            for (; col < cols; col += h_count, next.lines = 0) {
+                h_count = attn_group_avx2(cols - col);
+                keys->scores(tile_at(a, r, b, false), next, w->q + col * stride, stride,
+                             a->head_dim, p + (size_t)col * SPLIT, h_count);
+            }
+        }
+    }
+}
+
+/* Adds a block's values, which rows [row, end) hold, to each row that sees them: rows that see the
+ * same number together. */
+static void add_values(const struct attn *a, uint32_t row, uint32_t end, uint32_t b,
+                       struct attn_next next, const float *p, float *o)
+{
+    while (row < end) {
+        uint32_t n = attn_keys(&a->rows[row], b), col = row * a->head_count, h_count;
+        for (row++; row < end && attn_keys(&a->rows[row], b) == n;)
+            row++;
+        for (uint32_t cols = row * a->head_count; col < cols; col += h_count, next.lines = 0) {
+            h_count = attn_group_avx2(cols - col);
+            values_of[a->types.v](tile_at(a, row - 1, b, true), next, n, a->head_dim,
+                                  p + (size_t)col * SPLIT, o + (size_t)col * a->head_dim, h_count);
         }
     }
 }
@@ -255,33 +263,45 @@ static void split_values(const struct attn *a, uint32_t first, uint32_t last,
                          const struct attn_work *w, float *o)
 {
     for (uint32_t b = first; b <= last; b++) {
-        const uint16_t *v = values_at(a, b), *next = b < last ? values_at(a, b + 1) : v;
-        const float *p = w->p + (size_t)(b - first) * BLOCK;
-        uint32_t row = row_of(a, b * BLOCK), whole = row_of(a, b * BLOCK + BLOCK - 1);
-        whole = whole < a->row_count ? whole : a->row_count;
-        for (; row < whole; row++)
-            add_values(a, v, next, a->pos_begin + row + 1 - b * BLOCK, row * a->head_count,
-                       (row + 1) * a->head_count, p, o);
-        add_values(a, v, next, BLOCK, whole * a->head_count, a->row_count * a->head_count, p, o);
+        uint32_t end;
+        for (uint32_t r = next_row(a, 0, b); r < a->row_count; r = next_row(a, end, b)) {
+            end = attn_run_end(a, r, b);
+            add_values(a, r, end, b, next_tile(a, end, b, last, true),
+                       w->p + (size_t)(b - first) * BLOCK, o);
+        }
     }
 }
 
 static void split_avx2(const struct attn *a, uint32_t split, const struct attn_work *w,
                        const struct attn_part *part)
 {
-    const uint32_t cols = a->row_count * a->head_count, begin = split * SPLIT;
-    const uint32_t left = a->pos_begin + a->row_count - begin, keys = left < SPLIT ? left : SPLIT;
-    const uint32_t first = begin / BLOCK, last = first + (keys - 1) / BLOCK;
-    const uint32_t col_begin = attn_col_begin(a, split);
-    pack_queries(a, col_begin, cols, w->q);
-    split_scores(a, first, last, col_begin, w);
-    for (uint32_t col = col_begin; col < cols; col++) {
-        uint32_t seen = a->pos_begin + col / a->head_count + 1 - begin;
+    const uint32_t begin = split * SPLIT, first = begin / BLOCK;
+    uint32_t last = first;
+    for (uint32_t r = 0; r < a->row_count; r++) {
+        const struct attn_row *row = &a->rows[r];
+        if (row->pos < begin)
+            continue;
+        uint32_t block = row->pos / BLOCK;
+        last = block > last ? block : last;
+        for (uint32_t head = 0; head < a->head_count; head++) {
+            uint32_t col = r * a->head_count + head;
+            keys_of[a->types.k]->pack(a, row, head, w->q + col * (a->head_dim + ATTN_Q_PAD));
+        }
+    }
+    if (last >= first + SPLIT / BLOCK)
+        last = first + SPLIT / BLOCK - 1;
+    split_scores(a, first, last, w);
+    for (uint32_t col = 0; col < a->row_count * a->head_count; col++) {
+        uint32_t pos = a->rows[col / a->head_count].pos;
+        if (pos < begin)
+            continue;
+        uint32_t seen = pos - begin + 1;
         weigh(w->p + (size_t)col * SPLIT, seen < SPLIT ? seen : SPLIT, &part->max[col],
               &part->sum[col]);
+        float *o = part->o + (size_t)col * a->head_dim;
+        for (uint32_t d = 0; d < a->head_dim; d += 8)
+            _mm256_storeu_ps(o + d, _mm256_setzero_ps());
     }
-    for (size_t i = (size_t)col_begin * a->head_dim; i < (size_t)cols * a->head_dim; i += 8)
-        _mm256_storeu_ps(part->o + i, _mm256_setzero_ps());
     split_values(a, first, last, w, part->o);
 }
 

@@ -143,6 +143,35 @@ static void peak_avx2(struct vec_peak *out, const float *x, uint32_t n)
     *out = (struct vec_peak){ max, sum_avx2(_mm256_add_ps(low, high)) };
 }
 
+/* The stages 1, 2 and 4 inside a register: the upper partners are negated, the lower ones added. */
+ATTR_INLINE __m256 hadamard8(__m256 v)
+{
+    const __m256 minus1 = _mm256_setr_ps(0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f);
+    const __m256 minus2 = _mm256_setr_ps(0.0f, 0.0f, -0.0f, -0.0f, 0.0f, 0.0f, -0.0f, -0.0f);
+    const __m256 minus4 = _mm256_setr_ps(0.0f, 0.0f, 0.0f, 0.0f, -0.0f, -0.0f, -0.0f, -0.0f);
+    v = _mm256_add_ps(_mm256_permute_ps(v, 0xb1), _mm256_xor_ps(v, minus1));
+    v = _mm256_add_ps(_mm256_permute_ps(v, 0x4e), _mm256_xor_ps(v, minus2));
+    return _mm256_add_ps(_mm256_permute2f128_ps(v, v, 1), _mm256_xor_ps(v, minus4));
+}
+
+static void hadamard_avx2(float *x, uint32_t n, uint32_t size, float scale)
+{
+    for (uint32_t i = 0; i < n; i += 8)
+        _mm256_storeu_ps(x + i, hadamard8(_mm256_loadu_ps(x + i)));
+    for (uint32_t h = 8; h < size; h *= 2) {
+        for (uint32_t at = 0; at < n; at += 2 * h) {
+            for (uint32_t i = at; i < at + h; i += 8) {
+                __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + i + h);
+                _mm256_storeu_ps(x + i, _mm256_add_ps(a, b));
+                _mm256_storeu_ps(x + i + h, _mm256_sub_ps(a, b));
+            }
+        }
+    }
+    __m256 s = _mm256_set1_ps(scale);
+    for (uint32_t i = 0; i < n; i += 8)
+        _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), s));
+}
+
 void vec_fill_avx2(struct vec_kernels *k)
 {
     k->rms_norm = rms_norm_avx2;
@@ -151,4 +180,5 @@ void vec_fill_avx2(struct vec_kernels *k)
     k->add_scaled = add_scaled_avx2;
     k->to_f16 = to_f16_avx2;
     k->peak = peak_avx2;
+    k->hadamard = hadamard_avx2;
 }

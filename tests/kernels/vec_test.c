@@ -76,6 +76,13 @@ static void compare_floats(const struct vec_kernels *ref, const struct vec_kerne
     ref->rope_pairs(a, field.y, field.z, n);
     k->rope_pairs(b, field.y, field.z, n);
     assert_same(field.out[0], field.out[1], N_MAX + 16, "rope_pairs", n);
+    for (uint32_t size = 8; size <= n && n % size == 0; size *= 2) {
+        memcpy(a, field.x, n * sizeof *a);
+        memcpy(b, field.x, n * sizeof *b);
+        ref->hadamard(a, n, size, 0.3f);
+        k->hadamard(b, n, size, 0.3f);
+        assert_same(field.out[0], field.out[1], N_MAX + 16, "hadamard", n);
+    }
     ref->silu_mul(a, a, field.y, n);
     k->silu_mul(b, b, field.y, n);
     assert_same(field.out[0], field.out[1], N_MAX + 16, "silu_mul in place", n);
@@ -230,6 +237,29 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* Entry (i, j) of the transform has the sign of the parity of i & j. */
+static void test_vec_hadamard_values(void **state)
+{
+    (void)state;
+    struct kernels ref;
+    struct dice d = { 8 };
+    kernels_open(&ref, ISA_SCALAR);
+    for (uint32_t size = 8; size <= 64; size *= 2) {
+        float x[128], y[128];
+        for (uint32_t i = 0; i < 128; i++)
+            x[i] = y[i] = dice_float(&d);
+        ref.vec.hadamard(y, 128, size, 0.5f);
+        for (uint32_t i = 0; i < 128; i++) {
+            double right = 0;
+            for (uint32_t j = 0; j < size; j++) {
+                double v = (double)x[i / size * size + j];
+                right += __builtin_popcount(i % size & j) % 2 == 0 ? v : -v;
+            }
+            assert_true(fabs((double)y[i] - right / 2) < 2e-6);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_vec_exp_accuracy),
         cmocka_unit_test(test_vec_mathd_accuracy),
         cmocka_unit_test(test_vec_peak_and_silu_values),
+        cmocka_unit_test(test_vec_hadamard_values),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -17,6 +17,10 @@
 #define VOCAB 264u
 
 static char model_path[64];
+static const struct kv_types kv_pairs[] = { { KV_F16, KV_F16 },   { KV_Q8_0, KV_Q8_0 },
+                                            { KV_Q4_0, KV_Q4_0 }, { KV_F16, KV_Q8_0 },
+                                            { KV_Q8_0, KV_Q4_0 }, { KV_Q4_0, KV_F16 } };
+#define KV_PAIRS (sizeof kv_pairs / sizeof *kv_pairs)
 
 static struct rig_config config(uint32_t rows, uint32_t threads)
 {
@@ -113,13 +117,13 @@ static void test_exec_results_follow_logits(void **state)
 }
 
 /* A copy of a partly filled block continues as the original does. */
-static void test_exec_copies_come_first(void **state)
+static void run_fork(struct kv_types types)
 {
-    (void)state;
     int32_t tokens[50];
     float right[VOCAB], found[VOCAB];
     struct rig r;
     struct rig_config c = config(50, 2);
+    c.kv_types = types;
     fill_tokens(tokens, 50, 2);
     rig_open(&r, model_path, &c);
     rig_run(&r, 0, tokens, 49, 49, NULL);
@@ -152,6 +156,88 @@ static void test_exec_copies_come_first(void **state)
         assert_memory_equal(right, found, sizeof right);
     }
     rig_close(&r);
+}
+
+static void test_exec_copies_come_first(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KV_PAIRS; i++)
+        run_fork(kv_pairs[i]);
+}
+
+/* Sequences whose tables begin with the same blocks: the same bits as with blocks of their own, in
+ * fewer bytes; alone in a step they read what they see. */
+static void run_shared(struct kv_types types, uint32_t threads)
+{
+    int32_t tokens[3][120];
+    uint32_t tables[3][4];
+    float right[3][VOCAB];
+    struct rig r;
+    struct rig_config c = config(120, threads);
+    c.kv_types = types;
+    rig_open(&r, model_path, &c);
+    for (uint32_t i = 0; i < 3; i++) {
+        fill_tokens(tokens[i], 120, 7);
+        fill_tokens(tokens[i] + 64, 56, 20 + i);
+        rig_run(&r, i, tokens[i], 99, 99, NULL);
+        struct rig_part last = { i, 99, 1, tokens[i] + 99, right[i], NULL };
+        rig_step(&r, &last, 1);
+        uint64_t seen = 4 * (r.block_bytes / r.model->layer_count) * r.model->layer_count;
+        assert_int_equal(exec_cpu_kv_bytes(r.exec), seen);
+        memcpy(tables[i], r.table + i * r.blocks_per_sequence, sizeof tables[i]);
+        if (i > 0) /* the other two keep their own last two blocks */
+            memcpy(tables[i], r.table, 2 * sizeof **tables);
+    }
+    for (uint32_t i = 1; i < 3; i++)
+        for (uint32_t b = 0; b < 2; b++)
+            memset(r.kv + r.table[i * r.blocks_per_sequence + b] * r.block_bytes, 0xff,
+                   r.block_bytes);
+    int32_t step_tokens[3] = { tokens[0][99], tokens[1][99], tokens[2][99] };
+    struct batch_span spans[3] = { { 0, 1, 99, 0, 4 }, { 1, 1, 99, 4, 4 }, { 2, 1, 99, 8, 4 } };
+    struct batch_output outputs[3];
+    struct batch_result results[3];
+    for (uint32_t i = 0; i < 3; i++)
+        outputs[i] = (struct batch_output){ .row = i, .logits = true, .target = -1 };
+    struct batch b = { .tokens = step_tokens,
+                       .row_count = 3,
+                       .spans = spans,
+                       .span_count = 3,
+                       .blocks = tables[0],
+                       .block_count = 12,
+                       .outputs = outputs,
+                       .output_count = 3 };
+    assert_int_equal(r.executor.run(r.executor.ctx, &b, results), RC_OK);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_memory_equal(results[i].logits, right[i], sizeof right[i]);
+    assert_int_equal(exec_cpu_kv_bytes(r.exec), (2 + 3 * 2) * r.block_bytes);
+    rig_close(&r);
+}
+
+static void test_exec_shared_blocks_are_read_once(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KV_PAIRS; i++)
+        for (uint32_t threads = 1; threads <= 3; threads++)
+            run_shared(kv_pairs[i], threads);
+}
+
+/* Heads that are not whole groups have no quantized cache. */
+static void test_exec_refuses_kv_types(void **state)
+{
+    (void)state;
+    struct model m = { .head_dim = 80, .kv_head_count = 1, .layer_count = 1 };
+    struct fault fault;
+    size_t bytes;
+    for (size_t i = 0; i < KV_PAIRS; i++) {
+        m.head_dim = 80;
+        assert_int_equal(exec_cpu_block_bytes(&bytes, &m, kv_pairs[i], &fault),
+                         i == 0 ? RC_OK : RC_USAGE);
+        if (i > 0)
+            assert_non_null(strstr(fault.text, "multiple of 32, this model's have 80"));
+        m.head_dim = 96;
+        assert_int_equal(exec_cpu_block_bytes(&bytes, &m, kv_pairs[i], &fault), RC_OK);
+    }
+    assert_int_equal(bytes, 32 * 96 * 18 / 32 + 32 * 96 * 2); /* q4_0 keys, f16 values */
 }
 
 /* A step of copies alone, and chains of copies, in their order. */
@@ -310,7 +396,7 @@ static int set_up(void **state)
     close(fd);
     assert_true(mkmodel_shape(&spec, "tiny") && mkmodel_type(&spec, "Q8_0"));
     spec.width = 64;
-    spec.head_dim = 16;
+    spec.head_dim = 32;
     spec.ffn = 96;
     spec.vocab = VOCAB;
     if (mkmodel_write(&spec, model_path, &fault) != RC_OK)
@@ -329,6 +415,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exec_results_follow_logits),
         cmocka_unit_test(test_exec_copies_come_first),
+        cmocka_unit_test(test_exec_shared_blocks_are_read_once),
+        cmocka_unit_test(test_exec_refuses_kv_types),
         cmocka_unit_test(test_exec_copies_in_order),
         cmocka_unit_test(test_exec_reads_each_weight_once),
         cmocka_unit_test(test_exec_refuses_limits),

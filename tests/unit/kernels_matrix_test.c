@@ -15,6 +15,7 @@
 #define SEQUENCES 16u
 #define LENGTH_MAX 281u /* crosses a split of attention */
 #define CHUNK_MAX 200u
+#define SHORT 80u
 
 struct score {
     int32_t tokens[SEQUENCES][LENGTH_MAX];
@@ -46,6 +47,8 @@ static void score_close(struct score *s)
     }
 }
 
+static struct kv_types kv_types; /* of every run: the test's choice */
+
 static struct rig_config config(uint32_t threads, enum isa isa, uint32_t rows, uint64_t seed)
 {
     return (struct rig_config){ .rows_max = rows,
@@ -54,6 +57,7 @@ static struct rig_config config(uint32_t threads, enum isa isa, uint32_t rows, u
                                 .sequences = SEQUENCES,
                                 .threads = threads,
                                 .isa = isa,
+                                .kv_types = kv_types,
                                 .seed = seed };
 }
 
@@ -98,9 +102,9 @@ static void check(const struct score *s, uint32_t batch, const char *what)
     }
 }
 
-/* whole: every combination, and a first sequence that is longer than a split of attention; else
- * each batch and each chunk once. */
-static void run_matrix(const char *path, bool whole)
+/* whole: every combination; else each batch and each chunk once. The first sequence has longest
+ * tokens. */
+static void run_matrix(const char *path, bool whole, uint32_t longest)
 {
     static const uint32_t batches[] = { 1, 2, 5, 16 }, chunks[] = { 1, 7, 32, CHUNK_MAX };
     struct score s;
@@ -108,7 +112,7 @@ static void run_matrix(const char *path, bool whole)
     struct dice d = { 23 };
     struct rig_config alone = config(1, ISA_SCALAR, 1, 0);
     rig_open(&r, path, &alone);
-    score_open(&s, r.model->vocab_count, whole ? LENGTH_MAX : 80);
+    score_open(&s, r.model->vocab_count, longest);
     for (uint32_t i = 0; i < SEQUENCES; i++)
         rig_run(&r, i, s.tokens[i], s.length[i], 1, s.right[i]);
     rig_close(&r);
@@ -131,7 +135,13 @@ static void run_matrix(const char *path, bool whole)
     score_close(&s);
 }
 
-static void run_spec(const char *type, uint32_t width, uint32_t ffn, bool odd, bool whole)
+struct shape {
+    const char *type;
+    uint32_t width, ffn, layers, heads, kv_heads, head_dim;
+    bool bias_and_tied;
+};
+
+static void run_shape(const struct shape *shape, bool whole, uint32_t longest)
 {
     struct mkmodel_spec spec;
     struct fault fault;
@@ -139,41 +149,40 @@ static void run_spec(const char *type, uint32_t width, uint32_t ffn, bool odd, b
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    assert_true(mkmodel_shape(&spec, "tiny") && mkmodel_type(&spec, type));
+    assert_true(mkmodel_shape(&spec, "tiny") && mkmodel_type(&spec, shape->type));
     spec.seed = 5;
-    spec.width = width;
-    spec.ffn = ffn;
-    spec.layers = strcmp(type, "Q4_K_M") == 0 ? 1 : 2;
-    spec.heads = odd ? 3 : 4;
-    spec.kv_heads = odd ? 1 : 2;
-    spec.head_dim = odd ? 24 : 16;
+    spec.width = shape->width;
+    spec.ffn = shape->ffn;
+    spec.layers = shape->layers;
+    spec.heads = shape->heads;
+    spec.kv_heads = shape->kv_heads;
+    spec.head_dim = shape->head_dim;
     spec.vocab = 264;
     spec.ctx = 512;
-    spec.bias = odd;
-    spec.tied = odd;
+    spec.bias = spec.tied = shape->bias_and_tied;
     if (mkmodel_write(&spec, path, &fault) != RC_OK)
         fail_msg("mkmodel: %s", fault.text);
-    run_matrix(path, whole);
+    run_matrix(path, whole, longest);
     unlink(path);
 }
 
 static void test_matrix_q4_0(void **state)
 {
     (void)state;
-    run_spec("Q4_0", 64, 96, false, true);
+    run_shape(&(struct shape){ "Q4_0", 64, 96, 2, 4, 2, 16, false }, true, LENGTH_MAX);
 }
 
 /* Odd head width, three heads of one KV head, biases, tied output. */
 static void test_matrix_f16_odd(void **state)
 {
     (void)state;
-    run_spec("F16", 72, 40, true, false);
+    run_shape(&(struct shape){ "F16", 72, 40, 2, 3, 1, 24, true }, false, SHORT);
 }
 
 static void test_matrix_q4_k_m(void **state)
 {
     (void)state;
-    run_spec("Q4_K_M", 256, 256, false, false);
+    run_shape(&(struct shape){ "Q4_K_M", 256, 256, 1, 4, 2, 16, false }, false, SHORT);
 }
 
 /* A mixture of experts, from outside: rows of other sequences share experts. */
@@ -183,16 +192,28 @@ static void test_matrix_mixture(void **state)
     const char *path = golden_path("models/mixtral-Q8_0.gguf");
     if (path == NULL)
         skip();
-    run_matrix(path, false);
+    run_matrix(path, false, SHORT);
+}
+
+/* Every pair of cache types; keys and values of the same type across a split of attention. */
+static void test_matrix_kv_types(void **state)
+{
+    (void)state;
+    for (int pair = 1; pair < KV_TYPES * KV_TYPES; pair++) {
+        kv_types.k = (enum kv_type)(pair / KV_TYPES);
+        kv_types.v = (enum kv_type)(pair % KV_TYPES);
+        run_shape(&(struct shape){ "Q8_0", 32, 32, 1, 4, 2, 32, false }, false,
+                  kv_types.k == kv_types.v ? LENGTH_MAX : SHORT);
+    }
+    kv_types = (struct kv_types){ KV_F16, KV_F16 };
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matrix_q4_0),
-        cmocka_unit_test(test_matrix_f16_odd),
-        cmocka_unit_test(test_matrix_q4_k_m),
-        cmocka_unit_test(test_matrix_mixture),
+        cmocka_unit_test(test_matrix_q4_0),     cmocka_unit_test(test_matrix_f16_odd),
+        cmocka_unit_test(test_matrix_q4_k_m),   cmocka_unit_test(test_matrix_mixture),
+        cmocka_unit_test(test_matrix_kv_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

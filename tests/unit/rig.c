@@ -32,7 +32,7 @@ void rig_open(struct rig *r, const char *path, const struct rig_config *config)
     must_ok(workers_open(&r->workers, config->threads, NULL, true, &fault), &fault);
     r->blocks_per_sequence = (config->ctx_max + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     uint32_t blocks = r->blocks_per_sequence * config->sequences;
-    r->block_bytes = exec_cpu_block_bytes(r->model);
+    must_ok(exec_cpu_block_bytes(&r->block_bytes, r->model, config->kv_types, &fault), &fault);
     r->kv = aligned_alloc(64, r->block_bytes * blocks);
     r->table = malloc(blocks * sizeof *r->table);
     must(r->kv != NULL && r->table != NULL);
@@ -48,6 +48,7 @@ void rig_open(struct rig *r, const char *path, const struct rig_config *config)
                                     .ctx_max = config->ctx_max,
                                     .isa = config->isa,
                                     .act_f32 = config->act_f32,
+                                    .kv_types = config->kv_types,
                                     .kv_base = r->kv,
                                     .kv_block_bytes = r->block_bytes,
                                     .kv_block_count = blocks };

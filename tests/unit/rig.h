@@ -18,6 +18,7 @@ struct rig_config {
     uint32_t threads;
     enum isa isa;
     bool act_f32;
+    struct kv_types kv_types;
     uint64_t seed; /* of the shuffle of blocks */
 };
 
