@@ -15,11 +15,19 @@ struct executor_limits {
     uint32_t ctx_max;     /* positions are below this */
 };
 
+/* What a step waited for, where weights are read from disk while it computes. */
+struct executor_pace {
+    uint64_t read_us; /* that reading them takes, whatever the rows: the least a step takes */
+    uint64_t wait_us; /* of the last step: it had nothing to compute with */
+};
+
 struct executor {
     void *ctx;
     struct executor_limits limits;
     /* results has room for batch->output_count. */
     enum rc (*run)(void *ctx, const struct batch *batch, struct batch_result *results);
+    /* After a run; NULL where weights are in memory. */
+    struct executor_pace (*pace)(void *ctx);
 };
 
 #endif

@@ -133,6 +133,8 @@ static void pin(struct stream *s)
     uint64_t left = s->config.pin_bytes;
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         pin_use(s, order[i], &left);
+    for (uint32_t i = 0; i < s->extent_count; i++)
+        s->streamed_bytes += s->extents[i].pinned ? 0 : s->extents[i].read_bytes;
 }
 
 /* ---- memory ---- */
@@ -472,15 +474,12 @@ static const char *mode_text(const struct stream *s)
 
 struct stream_stats stream_stats(const struct stream *s)
 {
-    struct stream_stats out = { .mode = mode_text(s),
-                                .read_bytes = atomic_load(&s->read_bytes),
-                                .ring_reads = atomic_load(&s->ring_reads),
-                                .dropped_reads = atomic_load(&s->dropped_reads),
-                                .busy_us = atomic_load(&s->busy_us),
-                                .wait_us = s->wait_us };
-    for (uint32_t i = 0; i < s->extent_count; i++) {
-        const struct extent *e = &s->extents[i];
-        *(e->pinned ? &out.pinned_bytes : &out.streamed_bytes) += e->read_bytes;
-    }
-    return out;
+    return (struct stream_stats){ .mode = mode_text(s),
+                                  .pinned_bytes = s->arena_bytes,
+                                  .streamed_bytes = s->streamed_bytes,
+                                  .read_bytes = atomic_load(&s->read_bytes),
+                                  .ring_reads = atomic_load(&s->ring_reads),
+                                  .dropped_reads = atomic_load(&s->dropped_reads),
+                                  .busy_us = atomic_load(&s->busy_us),
+                                  .wait_us = s->wait_us };
 }

@@ -44,6 +44,7 @@ struct stream {
     uint32_t *extent_begin;         /* [matrix_count + 1] */
     struct extent *extents;
     uint32_t extent_count;
+    uint64_t streamed_bytes; /* of all extents that are not kept */
     char *arena; /* what is kept */
     size_t arena_bytes;
     char *slots;

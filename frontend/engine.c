@@ -108,8 +108,12 @@ static enum rc resolve_options(struct engine *e, const struct budget *b, const s
                 cpus->reason);
     if (e->needs.outputs_max < o->rows_max)
         e->needs.outputs_max = o->rows_max;
+    /* A pass over weights that come from disk takes its time: two prompts share it. */
+    bool streams = kv_bytes + file_bytes(e->gguf) > b->available_bytes;
     if (e->needs.step_prefill_tokens == 0)
-        e->needs.step_prefill_tokens = o->chunk_tokens;
+        e->needs.step_prefill_tokens = streams && o->chunk_tokens <= STEP_ROWS_MAX / 4
+                                           ? 2 * o->chunk_tokens
+                                           : o->chunk_tokens;
     if (o->rows_max + e->needs.step_prefill_tokens > STEP_ROWS_MAX)
         return fault_set(fault, RC_USAGE,
                          "--max-rows and --chunk make steps of %u rows, at most %u",

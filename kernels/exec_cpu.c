@@ -298,6 +298,14 @@ void exec_cpu_stream(struct exec_cpu *e, struct stream *s)
     e->f.stream = s;
 }
 
+static struct executor_pace pace(void *ctx)
+{
+    const struct exec_cpu *e = ctx;
+    struct stream_stats s = stream_stats(e->f.stream);
+    uint64_t bytes_us = s.read_bytes / (s.busy_us > 0 ? s.busy_us : 1);
+    return (struct executor_pace){ s.streamed_bytes / (bytes_us > 0 ? bytes_us : 1), s.wait_us };
+}
+
 struct executor exec_cpu_executor(struct exec_cpu *e)
 {
     return (struct executor){ .ctx = e,
@@ -305,7 +313,8 @@ struct executor exec_cpu_executor(struct exec_cpu *e)
                                           .outputs_max = e->config.outputs_max,
                                           .vocab_count = e->f.m->vocab_count,
                                           .ctx_max = e->config.ctx_max },
-                              .run = run };
+                              .run = run,
+                              .pace = e->f.stream != NULL ? pace : NULL };
 }
 
 size_t exec_cpu_scratch_bytes(const struct exec_cpu *e)

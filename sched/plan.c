@@ -263,8 +263,10 @@ static uint32_t prefill_budget(const struct planner *p, const struct request *fi
     uint32_t decode = p->plan->decode_rows;
     if (s->config.itl_us == 0 || decode == 0)
         return most;
-    uint32_t rows = cost_rows_within(&s->cost, decode, p->plan->pairs, first->seq.computed, most,
-                                     s->config.itl_us);
+    /* Where weights are read while a step computes, it takes that long anyway. */
+    uint64_t us = s->config.itl_us > s->read_us ? s->config.itl_us : s->read_us;
+    uint32_t rows =
+        cost_rows_within(&s->cost, decode, p->plan->pairs, first->seq.computed, most, us);
     uint32_t free = cost_free_rows(&s->cost);
     if (free > decode && free - decode > rows)
         rows = free - decode;
@@ -336,7 +338,7 @@ static void plan_prefill(struct planner *p)
         shorts += ends_soon(s->prompts[i]);
     uint32_t budget = prefill_budget(p, s->prompts[0]);
     bool alone = s->running_count == 1 && s->waiting.count == 0;
-    if (s->config.itl_us > 0 && !alone)
+    if (s->config.itl_us > s->read_us && !alone)
         p->chunk = min_u32(p->chunk, CHUNK_SHARED);
     if (oldest != s->prompts[0]) /* whatever its class and tenant, it moves in every step */
         budget = spend_on(p, oldest, budget, at_least_1(budget / OLDEST_SHARE));

@@ -142,6 +142,7 @@ struct sched {
     uint64_t step;
     uint64_t now_us; /* one time for all that happens in a step, another one for its commit */
     struct cost cost;
+    uint64_t read_us; /* a step takes that at least: weights are read while it computes */
     struct lengths lengths;
     struct forecast_item *forecast; /* [rows_max] scratch */
     struct blocked blocked;

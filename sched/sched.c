@@ -240,6 +240,11 @@ static enum rc run_plan(struct sched *s, const struct plan *plan)
     count_up(&s->counters.plan_us, plan_us);
     fair_charge(s, plan, us);
     if (rc == RC_OK) {
+        struct executor_pace pace = { 0 };
+        if (s->executor.pace != NULL)
+            pace = s->executor.pace(s->executor.ctx);
+        s->read_us = pace.read_us;
+        us -= pace.wait_us < us ? pace.wait_us : us; /* rows cost what they compute */
         cost_observe(&s->cost, plan->batch.row_count, plan->pairs, us);
         store_set_token_us(s->pool, cost_token_us(&s->cost));
     }
