@@ -96,6 +96,7 @@ MAIN_OBJ := $(B)/frontend/main.o
 UNIT_ALL := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/unit/*_test.c tests/kernels/*_test.c tests/sim/*_test.c)))
 UNIT_BIN := $(if $(K),$(foreach program,$(UNIT_ALL),$(if $(findstring $(K),$(program)),$(program))),$(UNIT_ALL))
 HELPER_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(filter-out %_test.c,$(wildcard tests/unit/*.c tests/kernels/*.c tests/sim/*.c))))
+HELPER_OBJ += $(if $(filter x86_64,$(ARCH)),$(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/kernels/x86/*.c))))
 FIXTURE_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/mkmodel/*.c)))
 TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
 

@@ -55,6 +55,8 @@ static inline const uint8_t *act_row(const struct act *a, uint32_t r)
 void act_fill_ref(struct matmul_kernels *k);
 void matmul_fill_ref(struct matmul_kernels *k);
 void matmul_fill_avx2(struct matmul_kernels *k);
+void matmul_fill_avxvnni(struct matmul_kernels *k);
+void matmul_fill_avx512vnni(struct matmul_kernels *k);
 void matmul_fill_neon(struct matmul_kernels *k);
 void matmul_fill_dotprod(struct matmul_kernels *k);
 void matmul_fill_i8mm(struct matmul_kernels *k);

@@ -27,6 +27,10 @@ void kernels_open(struct kernels *k, enum isa isa)
         vec_fill_avx2(&k->vec);
         attn_fill_avx2(&k->attn);
     }
+    if (k->isa == ISA_AVXVNNI)
+        matmul_fill_avxvnni(&k->matmul);
+    if (k->isa == ISA_AVX512VNNI)
+        matmul_fill_avx512vnni(&k->matmul);
 #elif defined(__aarch64__)
     if (k->isa >= ISA_NEON)
         matmul_fill_neon(&k->matmul);

@@ -5,8 +5,8 @@
  *         for 256 weights       unpacked once, whatever the number of columns
  *           for TILE_COLS       micro-kernel; the next rows are prefetched meanwhile
  * A row range that is no multiple of the tile is covered by moving a vector back, inside the
- * tensor, so that it reads rows that are computed twice and written once. Only tensors of fewer than V_ROWS
- * rows need the reference. */
+ * tensor, so that it reads rows that are computed twice and written once. Only tensors of fewer
+ * than V_ROWS rows need the reference. */
 #ifndef QUIRE_KERNELS_TILE_RUN_H
 #define QUIRE_KERNELS_TILE_RUN_H
 

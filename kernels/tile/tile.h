@@ -3,8 +3,8 @@
  * for plain NEON), written once over the operations that kernels/<arch>/ops_<level>.h gives.
  *
  *   tile     TILE_VECTORS vectors of V_ROWS weight rows each, 256 weights long: codes one byte
- *            each, four weights of a row in a lane (i8mm: eight weights of two rows), scales one int32 a
- *            lane. A lane is a row everywhere else
+ *            each, four weights of a row in a lane (i8mm: eight weights of two rows), scales one
+ *            int32 a lane. A lane is a row everywhere else
  *   micro    1 .. TILE_COLS columns; sums of 32 bits, so nothing saturates and codes of 8 bits are
  *            multiplied whole
  *   signs    x86 multiplies unsigned codes: a code is kept as code + centre, and centre times the
@@ -23,8 +23,8 @@
  *   v_row_words(p, stride)        the 4 bytes at p of each row
  *   v_words16(w, p, stride)       the 16 bytes at p of each row: w[i] has bytes 4 i .. of a row
  *   v_codes16(w, p, stride)       the same bytes in the places that v_dots wants codes in
- *   v_high_bits(bits, i)          bit e of a row's word becomes bit 4 of code e, for vector i of the
- *                                 eight vectors that 32 codes make
+ *   v_high_bits(bits, i)          bit e of a row's word becomes bit 4 of code e, for vector i of
+ *                                 the eight that 32 codes make
  * Included after an ops header, by one unit for each level. */
 #ifndef QUIRE_KERNELS_TILE_TILE_H
 #define QUIRE_KERNELS_TILE_TILE_H

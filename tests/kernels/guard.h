@@ -24,7 +24,7 @@ uint8_t *guard_at(const struct guard *g, size_t bytes, size_t offset);
 /* guard_read_only - the whole memory may be read only, or written again. */
 void guard_read_only(const struct guard *g, int on);
 
-/* few_shapes - QUIRE_FEW_SHAPES is set: every kernel on fewer shapes, for emulators. */
+/* few_shapes - QUIRE_FEW_SHAPES is set: every kernel on a sample of the shapes, for emulators. */
 int few_shapes(void);
 
 /* A small generator: the same numbers on every machine. Any seed. */
