@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cmd_run - one prompt, continued as it is given: text to stdout as it grows, speed to stderr.
- * The prompt is -p, a file, or stdin; BOS is put before it where the vocabulary asks for one. */
+ * The prompt is -p, a file, or stdin; BOS is put before it where the vocabulary asks for one. With
+ * --chat it is a question in the model's chat template instead. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "core/mem.h"
 #include "frontend/commands.h"
 #include "frontend/api/completion.h"
+#include "frontend/chat_session.h"
 #include "frontend/engine.h"
 #include "frontend/input.h"
 #include "frontend/interrupt.h"
@@ -18,6 +20,8 @@ struct run_options {
     const char *prompt;
     const char *file;
     bool json;
+    bool chat;
+    bool no_chat;
 };
 
 #define AT(member) offsetof(struct run_options, member)
@@ -27,6 +31,10 @@ static const struct option run_rows[] = {
     { "-f --file", OPTION_TEXT, AT(file), 0, 0, "FILE", NULL, "reads the prompt from a file" },
     { "--json", OPTION_FLAG, AT(json), 0, 0, NULL, NULL,
       "prints one JSON object at the end instead of streaming" },
+    { "--chat", OPTION_FLAG, AT(chat), 0, 0, NULL, NULL,
+      "the prompt is a question in the model's chat template (quire chat goes on asking)" },
+    { "--no-chat", OPTION_FLAG, AT(no_chat), 0, 0, NULL, NULL,
+      "the prompt as it is given, which is the default" },
 };
 
 static enum rc read_prompt(struct text *out, const struct run_options *o, struct fault *fault)
@@ -167,14 +175,46 @@ static int run_prompt(struct engine *e, const struct run_options *run,
     return status;
 }
 
+/* The prompt as a question in the model's template. */
+static int run_chat(struct engine *e, const struct chat_options *options,
+                    struct sampling_options *sampling, const struct text *prompt)
+{
+    struct fault fault = { .code = RC_OK };
+    struct chat_session s = { 0 };
+    struct completion_params p = completion_params_default();
+    p.max_tokens = 128;
+    enum rc rc = sampling_options_apply(sampling, &p, e->model->vocab_count, &fault);
+    if (rc == RC_OK)
+        rc = chat_session_open(&s, "run", e, options, &p, &fault);
+    int status = rc != RC_OK ? engine_complain("run", &fault) : 0;
+    if (rc == RC_OK)
+        rc = chat_session_ask(&s, prompt->data, prompt->len);
+    if (status == 0 && rc != RC_OK)
+        status = rc == RC_CANCELLED ? 128 + interrupt_signal() : 1;
+    completion_params_close(&p);
+    chat_session_close(&s);
+    return status;
+}
+
+static enum rc check_chat(const struct run_options *run, struct fault *fault)
+{
+    if (run->chat && run->no_chat)
+        return fault_set(fault, RC_USAGE, "--chat and --no-chat exclude each other");
+    if (run->chat && run->json)
+        return fault_set(fault, RC_USAGE, "--chat and --json exclude each other");
+    return RC_OK;
+}
+
 int cmd_run(int argc, char **argv)
 {
     struct run_options run = { 0 };
+    struct chat_options chat = { 0 };
     struct engine_options options = engine_options_default();
     struct sampling_options sampling = sampling_options_default();
     options.rows_max = 1;
     struct option_group groups[] = {
         { "prompt", run_rows, sizeof run_rows / sizeof run_rows[0], &run },
+        { "chat", chat_option_rows, chat_option_count, &chat },
         { "generation", sampling_option_rows, sampling_option_count, &sampling },
         { "engine", engine_option_rows, engine_option_count, &options },
     };
@@ -182,7 +222,7 @@ int cmd_run(int argc, char **argv)
                               "-m MODEL [-p TEXT | -f FILE | < FILE]",
                               "Continues one prompt and streams the text to stdout.",
                               groups,
-                              3,
+                              4,
                               NULL,
                               0,
                               0 };
@@ -193,7 +233,9 @@ int cmd_run(int argc, char **argv)
     struct fault fault;
     struct text prompt = { 0 };
     struct engine e;
-    enum rc rc = read_prompt(&prompt, &run, &fault);
+    enum rc rc = check_chat(&run, &fault);
+    if (rc == RC_OK)
+        rc = read_prompt(&prompt, &run, &fault);
     struct engine_needs needs = { .thread = true, .requests_max = 4 };
     if (rc == RC_OK)
         rc = engine_open(&e, &options, &needs, &fault);
@@ -201,7 +243,8 @@ int cmd_run(int argc, char **argv)
         text_close(&prompt);
         return interrupt_signal() != 0 ? 128 + interrupt_signal() : engine_complain("run", &fault);
     }
-    status = run_prompt(&e, &run, &sampling, &prompt);
+    status = run.chat ? run_chat(&e, &chat, &sampling, &prompt)
+                      : run_prompt(&e, &run, &sampling, &prompt);
     engine_close(&e);
     text_close(&prompt);
     return status;

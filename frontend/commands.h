@@ -10,6 +10,7 @@
 /* X(name, what it is for). A new command adds its line here and its file. */
 #define COMMAND_LIST(X)                                                                            \
     X(run, "continue one prompt: quire run -m MODEL -p TEXT")                                      \
+    X(chat, "talk with the model: quire chat -m MODEL")                                            \
     X(batch, "answer a file of requests: quire batch -m MODEL -i IN.jsonl -o OUT.jsonl")           \
     X(bench, "measure prefill and decode: quire bench -m MODEL -npp 128 -ntg 32 -npl 1,2,4")       \
     X(perplexity, "score a text: quire perplexity -m MODEL -f FILE")                               \
