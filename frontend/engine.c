@@ -290,6 +290,8 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
         .chaos_preempt_steps = chaos.preempt,
         .chaos_alloc = chaos.alloc,
         .audit_steps = o->audit_steps,
+        .on_events = e->needs.on_events,
+        .on_events_ctx = e->needs.on_events_ctx,
     };
     rc = sched_open(&e->sched, &sched, e->pool, exec_cpu_executor(e->exec), e->clock, fault);
     if (rc == RC_OK && !o->quiet)

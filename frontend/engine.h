@@ -62,6 +62,8 @@ struct engine_needs {
     uint32_t requests_max;        /* live requests */
     uint32_t outputs_max;         /* rows of a step whose logits are wanted; at least rows_max */
     uint32_t step_prefill_tokens; /* prefill tokens of all sequences in a step; 0 = chunk */
+    void (*on_events)(void *ctx); /* see sched_config */
+    void *on_events_ctx;
 };
 
 struct engine {

@@ -24,6 +24,7 @@ static void publish(struct request *r, uint32_t bits)
         return;
     enum rc rc = ring_push(r->sched->events, r);
     must(rc == RC_OK); /* an entry for every record */
+    r->sched->published = true;
 }
 
 void event_token(struct request *r, const struct batch_result *result, uint64_t now_us)

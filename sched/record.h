@@ -151,6 +151,7 @@ struct sched {
     struct batch_result *results;
     uint32_t preempted; /* in this step */
     uint32_t allocs;    /* counted for chaos */
+    bool published;     /* events, in this step */
     uint32_t io_waits;  /* sequences that this step leaves out until the store has moved a block */
 
     /* shared */

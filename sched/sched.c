@@ -286,6 +286,9 @@ bool sched_step(struct sched *s)
     if (!planned && s->io_waits > 0)
         store_poll(s->pool, true);
     stats_publish(s);
+    if (s->published && s->config.on_events != NULL)
+        s->config.on_events(s->config.on_events_ctx);
+    s->published = false;
     return planned || s->io_waits > 0;
 }
 

@@ -34,6 +34,10 @@ struct sched_config {
     uint32_t chaos_preempt_steps;
     uint32_t chaos_alloc;
     uint32_t audit_steps; /* --audit N: sched_audit after every N steps, must() pass; 0 = off */
+    /* When set: called on the scheduler thread after a step that left events, for a consumer that
+     * waits elsewhere than in sched_next_event. */
+    void (*on_events)(void *ctx);
+    void *on_events_ctx;
 };
 
 struct sched_stats {
