@@ -187,7 +187,7 @@ uninstall:  ## Remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/quire
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/quire
 
-VERSION = $(shell sed -n 's/^\#define QUIRE_VERSION "\(.*\)"/\1/p' frontend/main.c)
+VERSION = $(shell sed -n 's/^\#define QUIRE_VERSION "\(.*\)"/\1/p' frontend/version.h)
 dist:  ## Pack the last commit into build/quire-VERSION.tar.gz, the same bytes each time
 	$(Q)mkdir -p build
 	$(Q)git archive --prefix=quire-$(VERSION)/ HEAD | gzip -n9 >build/quire-$(VERSION).tar.gz

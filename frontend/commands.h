@@ -12,6 +12,7 @@
     X(run, "continue one prompt: quire run -m MODEL -p TEXT")                                      \
     X(chat, "talk with the model: quire chat -m MODEL")                                            \
     X(batch, "answer a file of requests: quire batch -m MODEL -i IN.jsonl -o OUT.jsonl")           \
+    X(serve, "HTTP endpoint for several people: quire serve -m MODEL --port 8080")               \
     X(bench, "measure prefill and decode: quire bench -m MODEL -npp 128 -ntg 32 -npl 1,2,4")       \
     X(perplexity, "score a text: quire perplexity -m MODEL -f FILE")                               \
     X(logits, "logits of every position: quire logits -m MODEL --tokens FILE -o OUT.f32")          \

@@ -8,10 +8,7 @@
 #include "frontend/commands.h"
 #include "frontend/interrupt.h"
 #include "frontend/options.h"
-
-#ifndef QUIRE_VERSION
-#define QUIRE_VERSION "0.1.0"
-#endif
+#include "frontend/version.h"
 
 static const struct command {
     const char *name;

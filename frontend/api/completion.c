@@ -121,7 +121,7 @@ enum rc completion_open(struct completion *c, struct engine *e, struct completio
 
 enum rc completion_submit(struct completion *c)
 {
-    while (!c->failed && c->submitted_count < c->choice_count) {
+    while (!c->failed && !c->cancelled && c->submitted_count < c->choice_count) {
         struct request_params r = request_of(c, c->submitted_count);
         struct fault fault;
         enum rc rc =
@@ -159,11 +159,12 @@ bool completion_take(struct completion *c)
             completion_fail(c, c->choices[k].error);
     }
     return c->ended_count == c->submitted_count &&
-           (c->failed || c->submitted_count == c->choice_count);
+           (c->failed || c->cancelled || c->submitted_count == c->choice_count);
 }
 
 void completion_cancel(struct completion *c)
 {
+    c->cancelled = true;
     for (uint32_t k = 0; k < c->submitted_count; k++)
         generation_cancel(&c->choices[k]);
 }

@@ -26,7 +26,8 @@ struct completion {
     uint32_t choice_count;
     uint32_t submitted_count;
     uint32_t ended_count;
-    bool failed; /* error holds what happened; the rest is being cancelled */
+    bool cancelled; /* nothing more of it is submitted */
+    bool failed;    /* error holds what happened; the rest is being cancelled */
     struct api_error error;
     void *user;
 };
@@ -42,7 +43,7 @@ enum rc completion_submit(struct completion *c) ATTR_MUST_USE;
 /* completion_take - reads what is new; true when the last choice has ended (failed or not). */
 bool completion_take(struct completion *c);
 
-/* completion_cancel - every choice that runs. */
+/* completion_cancel - every choice that runs; with none that does, completion_take is true next. */
 void completion_cancel(struct completion *c);
 
 /* completion_fail - what has nothing to do with the requests went wrong: the rest is cancelled. */

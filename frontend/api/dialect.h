@@ -68,10 +68,11 @@ struct dialect {
  * answer, or NULL with the error. */
 typedef json_t *api_query(const struct api_context *x, json_t *body, struct api_error *error);
 
-extern const struct dialect dialect_chat;      /* /v1/chat/completions */
-extern const struct dialect dialect_messages;  /* /v1/messages */
-extern const struct dialect dialect_responses; /* /v1/responses */
+extern const struct dialect dialect_completions; /* /v1/completions */
+extern const struct dialect dialect_chat;        /* /v1/chat/completions */
+extern const struct dialect dialect_messages;    /* /v1/messages */
+extern const struct dialect dialect_responses;   /* /v1/responses */
 
-api_query query_apply_template, query_count_tokens;
+api_query query_tokenize, query_detokenize, query_apply_template, query_count_tokens;
 
 #endif

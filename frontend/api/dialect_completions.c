@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* dialect_completions - /v1/completions: the body as batch gives it, and the same answer in pieces.
+ * A stream has one chunk for each token, then one with the finish reason for each choice, then the
+ * usage if it was asked for, then [DONE]. Nothing is sent before the first token, so that a client
+ * may take the first chunk for it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/mem.h"
+#include "frontend/api/dialect.h"
+#include "frontend/api/sse.h"
+
+/* What has been sent of a choice. */
+struct sent {
+    size_t text_bytes;
+    bool begun, ended;
+};
+
+struct text_job {
+    struct completion completion;
+    const struct api_call *call;
+    struct sent *sent; /* [choice_count] */
+};
+
+static enum rc open_job(void **out, const struct api_context *x, const struct api_call *call,
+                        json_t *body, struct api_error *error)
+{
+    struct completion_params p;
+    struct text_job *job = mem_alloc(sizeof *job);
+    if (job == NULL)
+        return api_error_set(error, 500, "out_of_memory", NULL, "out of memory");
+    enum rc rc =
+        completion_params_open(&p, body, x->defaults, x->engine->model->vocab_count, error);
+    if (rc == RC_OK)
+        rc = completion_open(&job->completion, x->engine, &p, x->special, error);
+    if (rc != RC_OK) {
+        mem_free(job);
+        return rc;
+    }
+    job->sent = mem_alloc_array(job->completion.choice_count, sizeof *job->sent);
+    if (job->sent == NULL) {
+        completion_close(&job->completion);
+        mem_free(job);
+        return api_error_set(error, 500, "out_of_memory", NULL, "out of memory");
+    }
+    job->call = call;
+    job->completion.user = call->user;
+    *out = job;
+    return RC_OK;
+}
+
+static struct completion *completion_of(void *job)
+{
+    return &((struct text_job *)job)->completion;
+}
+
+static void id_of(const struct text_job *job, char out[48])
+{
+    snprintf(out, 48, "cmpl-%s", job->call->id);
+}
+
+/* A chunk with these choices. */
+static enum rc put_chunk(const struct text_job *job, json_t *choices, json_t *usage,
+                         struct text *frames)
+{
+    char id[48];
+    id_of(job, id);
+    json_t *chunk = json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", id, "object", "text_completion",
+                              "created", (json_int_t)job->call->created, "model",
+                              job->completion.engine->name, "choices", choices);
+    if (chunk != NULL && usage != NULL && json_object_set_new(chunk, "usage", usage) != 0) {
+        json_decref(chunk);
+        chunk = NULL;
+    }
+    return sse_append(frames, NULL, chunk);
+}
+
+static enum rc put_text(struct text_job *job, uint32_t k, const char *finish, struct text *frames)
+{
+    const struct generation *g = &job->completion.choices[k];
+    struct sent *sent = &job->sent[k];
+    const char *from = g->text.data != NULL ? g->text.data + sent->text_bytes : "";
+    json_t *choice = json_pack(
+        "{s:s%, s:i, s:n, s:o}", "text", from, (size_t)(g->text.len - sent->text_bytes), "index",
+        (int)k, "logprobs", "finish_reason", finish != NULL ? json_string(finish) : json_null());
+    sent->text_bytes = g->text.len;
+    return choice != NULL ? put_chunk(job, json_pack("[o]", choice), NULL, frames) : RC_NO_MEMORY;
+}
+
+/* What the last step of choice k has added. */
+static enum rc put_new(struct text_job *job, uint32_t k, struct text *frames)
+{
+    const struct generation *g = &job->completion.choices[k];
+    struct sent *sent = &job->sent[k];
+    enum rc rc = RC_OK;
+    if (g->text.len > sent->text_bytes)
+        rc = put_text(job, k, NULL, frames);
+    if (rc != RC_OK || !g->ended || sent->ended || g->finish == FINISH_ERROR)
+        return rc;
+    sent->ended = true;
+    return put_text(job, k, finish_text(g->finish), frames);
+}
+
+static json_t *error_body(const struct api_error *error)
+{
+    return json_pack("{s:o}", "error", api_error_json(error));
+}
+
+static enum rc put_end(struct text_job *job, struct text *frames)
+{
+    struct completion *c = &job->completion;
+    enum rc rc = RC_OK;
+    if (c->failed)
+        rc = sse_append(frames, NULL, error_body(&c->error));
+    else if (c->params.include_usage)
+        rc = put_chunk(job, json_array(), completion_usage(c), frames);
+    return rc == RC_OK ? text_append(frames, "data: [DONE]\n\n", 14) : rc;
+}
+
+static bool take(void *p, struct text *frames)
+{
+    struct text_job *job = p;
+    struct completion *c = &job->completion;
+    enum rc rc = RC_OK;
+    for (uint32_t k = 0; frames != NULL && k < c->submitted_count; k++)
+        while (rc == RC_OK && !c->failed && generation_step(&c->choices[k]))
+            rc = put_new(job, k, frames);
+    bool ended = completion_take(c);
+    if (rc == RC_OK && ended && frames != NULL)
+        rc = put_end(job, frames);
+    if (rc != RC_OK)
+        completion_fail(c, rc);
+    return ended;
+}
+
+static json_t *body_of(const void *p)
+{
+    const struct text_job *job = p;
+    char id[48];
+    id_of(job, id);
+    return completion_body(&job->completion, id, job->call->created);
+}
+
+static void close_job(void *p)
+{
+    struct text_job *job = p;
+    completion_close(&job->completion);
+    mem_free(job->sent);
+    mem_free(job);
+}
+
+const struct dialect dialect_completions = {
+    .name = "completions",
+    .ping = ":\n\n",
+    .open = open_job,
+    .completion = completion_of,
+    .take = take,
+    .body = body_of,
+    .error_body = error_body,
+    .close = close_job,
+};

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* endpoints - answers that need no model run and no body. Shapes as OpenAI, vLLM and llama.cpp have
+ * them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/mem.h"
+#include "frontend/http/server_impl.h"
+#include "frontend/version.h"
+
+void endpoint_health(struct conn *c)
+{
+    const struct server *s = c->server;
+    struct api_error error;
+    if (s->ready && !s->draining) {
+        reply_json(c, 200, json_pack("{s:s}", "status", "ok"));
+        return;
+    }
+    bool loading = !s->ready;
+    api_error_set(&error, 503, loading ? "loading" : "draining", NULL, "%s",
+                  loading ? "the model is being loaded" : "the server is shutting down");
+    reply_error(c, NULL, &error);
+}
+
+static json_t *model_json(const struct server *s)
+{
+    const struct engine *e = s->context.engine;
+    uint64_t bytes = 0, params = 0;
+    for (uint32_t i = 0; i < gguf_file_count(e->gguf); i++)
+        bytes += gguf_file_bytes(e->gguf, i);
+    for (size_t i = 0; i < gguf_tensor_count(e->gguf); i++)
+        params += gguf_tensor_at(e->gguf, i)->elems;
+    return json_pack("{s:s, s:s, s:I, s:s, s:I, s:{s:I, s:I, s:I, s:I}}", "id",
+                     server_model_name(s), "object", "model", "created", (json_int_t)s->created,
+                     "owned_by", "quire", "max_model_len", (json_int_t)sched_ctx_tokens(e->sched),
+                     "meta", "n_ctx_train", (json_int_t)e->model->ctx_train, "n_params",
+                     (json_int_t)params, "size", (json_int_t)bytes, "n_vocab",
+                     (json_int_t)e->model->vocab_count);
+}
+
+void endpoint_models(struct conn *c)
+{
+    reply_json(c, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(c->server)));
+}
+
+void endpoint_model(struct conn *c)
+{
+    struct api_error error;
+    const char *served = server_model_name(c->server);
+    if (strcmp(c->request.argument, served) == 0) {
+        reply_json(c, 200, model_json(c->server));
+        return;
+    }
+    api_error_set(&error, 404, "model_not_found", "model", "this model is not served; '%s' is",
+                  served);
+    reply_error(c, NULL, &error);
+}
+
+void endpoint_version(struct conn *c)
+{
+    reply_json(c, 200, json_pack("{s:s}", "version", QUIRE_VERSION));
+}
+
+void endpoint_load(struct conn *c)
+{
+    reply_json(c, 200, json_pack("{s:I}", "server_load", (json_int_t)c->server->live));
+}
+
+void endpoint_metrics(struct conn *c)
+{
+    struct server *s = c->server;
+    struct text page = { 0 };
+    struct metrics_view view = { .model = server_model_name(s),
+                                 .connections = s->conn_count,
+                                 .calls = s->call_count,
+                                 .uptime_us = server_now_us(s) - s->started_us };
+    if (s->ready)
+        view.sched = sched_stats_get(s->context.engine->sched);
+    struct reply r = { .status = 200, .type = "text/plain; version=0.0.4; charset=utf-8" };
+    if (metrics_write(&s->metrics, &view, &page) != RC_OK)
+        r.status = 500;
+    r.body = page.data;
+    r.len = page.len;
+    http_conn_reply(c, &r);
+    text_close(&page);
+}
+
+void endpoint_props(struct conn *c)
+{
+    const struct server *s = c->server;
+    const struct engine *e = s->context.engine;
+    json_t *settings =
+        json_pack("{s:I, s:{s:I}}", "n_ctx", (json_int_t)sched_ctx_tokens(e->sched), "params",
+                  "n_predict", (json_int_t)s->context.defaults->max_tokens);
+    reply_json(c, 200,
+               json_pack("{s:o, s:I, s:s, s:s, s:s}", "default_generation_settings", settings,
+                         "total_slots", (json_int_t)e->options.rows_max, "model_alias",
+                         server_model_name(s), "model_path", e->name, "build_info",
+                         "quire " QUIRE_VERSION));
+}
+
+/* A slot is a place among the requests that may run at once: who is in which one is nobody's
+ * business, so busy ones come first and nothing of them is shown. */
+void endpoint_slots(struct conn *c)
+{
+    const struct server *s = c->server;
+    struct sched_stats stats = sched_stats_get(s->context.engine->sched);
+    uint32_t count = s->context.engine->options.rows_max;
+    struct str value;
+    if (http_query_get(str_of(c->request.argument), "fail_on_no_slot", &value) &&
+        stats.running >= count) {
+        struct api_error error;
+        api_error_set(&error, 503, "no_slot", NULL, "all %u places are taken", count);
+        reply_error(c, NULL, &error);
+        return;
+    }
+    json_t *slots = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(slots,
+                              json_pack("{s:I, s:I, s:b}", "id", (json_int_t)i, "n_ctx",
+                                        (json_int_t)sched_ctx_tokens(s->context.engine->sched),
+                                        "is_processing", i < stats.running));
+    reply_json(c, 200, slots);
+}
+
+/* The text of a token, or null when the vocabulary has none such. */
+static json_t *token_json(const struct tokenizer *t, int32_t id)
+{
+    char piece[256];
+    size_t len = id >= 0 ? tokenizer_piece(t, id, true, piece, sizeof piece) : 0;
+    return len > 0 && len <= sizeof piece ? json_stringn(piece, len) : json_null();
+}
+
+void endpoint_tokenizer_info(struct conn *c)
+{
+    const struct tokenizer *t = c->server->context.engine->tokenizer;
+    reply_json(c, 200,
+               json_pack("{s:o, s:o, s:o, s:I, s:b, s:n}", "bos_token",
+                         token_json(t, tokenizer_bos(t)), "eos_token",
+                         token_json(t, tokenizer_eos(t)), "pad_token",
+                         token_json(t, tokenizer_eos(t)), "vocab_size",
+                         (json_int_t)tokenizer_vocab_count(t), "add_bos_token",
+                         (int)tokenizer_adds_bos(t), "chat_template"));
+}
+
+void endpoint_page(struct conn *c)
+{
+    static const char page[] = "<!doctype html><title>quire</title><p>quire is running.";
+    struct reply r = {
+        .status = 200, .type = "text/html; charset=utf-8", .body = page, .len = sizeof page - 1
+    };
+    http_conn_reply(c, &r);
+}
