@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "core/must.h"
+#include "frontend/api/chat.h"
 #include "frontend/commands.h"
 #include "frontend/http/server.h"
 #include "frontend/interrupt.h"
@@ -17,6 +17,7 @@ struct serving {
     struct sampling_options sampling;
     const char *alias;
     struct engine engine;
+    struct chat_model chat;
     struct completion_params defaults, chat_defaults;
     bool engine_open;
 };
@@ -33,6 +34,18 @@ static enum rc take_defaults(struct serving *v, struct fault *fault)
     return rc;
 }
 
+/* What the model's chat template lacks is said, and is no reason not to start. */
+static enum rc open_chat(struct serving *v, struct fault *fault)
+{
+    struct fault warning = { .code = RC_OK };
+    enum rc rc = chat_model_open(&v->chat, &v->engine, NULL, &warning);
+    if (rc != RC_OK)
+        return fault_set(fault, rc, "%s", warning.text);
+    if (warning.code != RC_OK)
+        fprintf(stderr, "warning: %s\n", warning.text);
+    return RC_OK;
+}
+
 /* The server's loading thread. */
 static enum rc load(void *ctx, struct api_context *out, struct fault *fault)
 {
@@ -44,9 +57,12 @@ static enum rc load(void *ctx, struct api_context *out, struct fault *fault)
     if (rc == RC_OK)
         rc = take_defaults(v, fault);
     if (rc == RC_OK)
+        rc = open_chat(v, fault);
+    if (rc == RC_OK)
         *out = (struct api_context){ .engine = &v->engine,
                                      .defaults = &v->defaults,
                                      .chat_defaults = &v->chat_defaults,
+                                     .chat = &v->chat,
                                      .special = !v->sampling.no_special };
     return rc;
 }
@@ -90,6 +106,7 @@ static int serve(struct serving *v, const struct server_options *options)
         v->needs.on_events_ctx = server;
         rc = server_run(server, &loading, &fault);
     }
+    chat_model_close(&v->chat);
     if (v->engine_open)
         engine_close(&v->engine); /* its thread wakes the server to its end */
     server_close(server);
