@@ -3,7 +3,6 @@
  * line of stdin is one: at a terminal until Ctrl-D or /exit, from a file until its end. A line that
  * ends with a backslash goes on in the next one. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,25 +25,23 @@ static const struct option question_rows[] = {
     { "-f --file", OPTION_TEXT, AT(file), 0, 0, "FILE", NULL, "reads one question from a file" },
 };
 
-/* One question, its lines joined; false at the end of stdin. */
-static bool read_question(struct text *out, char **line, size_t *capacity, bool at_terminal)
+/* One question, up to a line end without a backslash before it; false at the end of stdin. */
+static bool read_question(struct text *out, bool at_terminal)
 {
-    ssize_t len;
     out->len = 0;
     if (at_terminal)
         fprintf(stderr, "> ");
-    while ((len = getline(line, capacity, stdin)) > 0) {
-        bool ended = (*line)[len - 1] == '\n';
-        size_t keep = (size_t)len - ended;
-        bool more = ended && keep > 0 && (*line)[keep - 1] == '\\';
-        if (out->len + keep > BODY_BYTES_MAX || text_append(out, *line, keep - more) != RC_OK)
+    for (int byte; (byte = getc(stdin)) != EOF;) {
+        char c = (char)byte;
+        if (c == '\n' && (out->len == 0 || out->data[out->len - 1] != '\\'))
+            return text_append(out, "", 0) == RC_OK;
+        if (c == '\n') {
+            out->data[out->len - 1] = c;
+            if (at_terminal)
+                fprintf(stderr, ". ");
+        } else if (out->len == BODY_BYTES_MAX || text_append(out, &c, 1) != RC_OK) {
             return false;
-        if (!more)
-            return true;
-        if (text_append(out, "\n", 1) != RC_OK)
-            return false;
-        if (at_terminal)
-            fprintf(stderr, ". ");
+        }
     }
     return out->len > 0;
 }
@@ -77,18 +74,15 @@ static int status_of(enum rc rc)
 static int converse(struct chat_session *s)
 {
     struct text question = { 0 };
-    char *line = NULL;
-    size_t capacity = 0;
     bool at_terminal = isatty(STDIN_FILENO) != 0, ended = false;
     enum rc rc = RC_OK, worst = RC_OK;
     while (!ended && rc != RC_CANCELLED && rc != RC_IO && rc != RC_NO_MEMORY &&
-           read_question(&question, &line, &capacity, at_terminal)) {
+           read_question(&question, at_terminal)) {
         if (obey(s, str_trim((struct str){ question.data, question.len }), &ended))
             continue;
         rc = chat_session_ask(s, question.data, question.len);
         worst = rc != RC_OK && !(at_terminal && rc == RC_INVALID) ? rc : worst;
     }
-    free(line);
     text_close(&question);
     if (worst == RC_OK && interrupt_signal() != 0)
         worst = RC_CANCELLED;

@@ -136,11 +136,12 @@ static void put_script(struct bytes *tokens, struct bytes *types, const char *sc
 {
     size_t len = strlen(script);
     for (size_t at = 0; at < len; at += MKMODEL_SCRIPT_BYTES) {
-        char text[2 * MKMODEL_SCRIPT_BYTES + 1] = "";
+        char text[2 * MKMODEL_SCRIPT_BYTES + 1];
+        size_t n = 0;
         for (size_t i = at; i < len && i < at + MKMODEL_SCRIPT_BYTES; i++) {
             char letter[3];
             byte_letter(letter, (unsigned char)script[i]);
-            strcat(text, letter);
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s", letter);
         }
         put_token(tokens, types, text, TOKEN_NORMAL);
     }
