@@ -37,10 +37,11 @@ else
 PKG_CONFIG := pkg-config
 endif
 
-DEPS_BUILD := gcc make pkg-config libc6-dev libjemalloc-dev liburing-dev libjansson-dev libutf8proc-dev
+DEPS_BUILD := gcc make pkg-config libc6-dev libjemalloc-dev liburing-dev libjansson-dev libutf8proc-dev \
+  zlib1g-dev libzstd-dev
 DEPS_TEST := libcmocka-dev python3 python3-pip
 JEMALLOC := $(if $(SAN)$(filter 1,$(BARE)),,jemalloc)
-PKGS := $(if $(filter 1,$(BARE)),,jansson liburing libutf8proc $(JEMALLOC))
+PKGS := $(if $(filter 1,$(BARE)),,jansson liburing libutf8proc zlib libzstd $(JEMALLOC))
 
 # Everything but these needs the libraries' headers: say so once, instead of a compiler's first complaint.
 WITHOUT_LIBS := help deps demo test model clean uninstall dist format cross

@@ -16,7 +16,7 @@
 #include "core/tokenizer.h"
 #include "frontend/commands.h"
 #include "frontend/input.h"
-#include "frontend/line_reader.h"
+#include "frontend/batch/line_reader.h"
 #include "frontend/options.h"
 
 struct flags {

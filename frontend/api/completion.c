@@ -185,6 +185,16 @@ uint32_t completion_output_tokens(const struct completion *c)
     return sum;
 }
 
+uint64_t completion_output_tokens_max(const struct completion *c)
+{
+    uint64_t sum = 0, context = sched_ctx_tokens(c->engine->sched);
+    for (uint32_t i = 0; i < c->params.prompt_count; i++) {
+        uint64_t left = context - c->prompts[i].count, wanted = (uint64_t)c->params.max_tokens;
+        sum += (wanted < left ? wanted : left) * c->params.n; /* -1 is more than any */
+    }
+    return sum;
+}
+
 void completion_close(struct completion *c)
 {
     for (uint32_t k = 0; k < c->choice_count; k++)

@@ -56,7 +56,9 @@ json_t *completion_body(const struct completion *c, const char *id, int64_t crea
 json_t *completion_usage(const struct completion *c);
 
 uint32_t completion_prompt_tokens(const struct completion *c);
+uint32_t completion_cached_tokens(const struct completion *c); /* of these, not computed again */
 uint32_t completion_output_tokens(const struct completion *c);
+uint64_t completion_output_tokens_max(const struct completion *c); /* what it may become */
 
 void completion_close(struct completion *c);
 

@@ -119,12 +119,18 @@ static json_t *choice_json(const struct completion *c, uint32_t k)
     return out;
 }
 
+uint32_t completion_cached_tokens(const struct completion *c)
+{
+    uint32_t cached = 0;
+    for (uint32_t k = 0; k < c->submitted_count; k += c->params.n)
+        cached += request_cached_count(c->choices[k].request);
+    return cached;
+}
+
 json_t *completion_usage(const struct completion *c)
 {
     json_int_t prompt = completion_prompt_tokens(c), output = completion_output_tokens(c);
-    json_int_t cached = 0;
-    for (uint32_t k = 0; k < c->submitted_count; k += c->params.n)
-        cached += request_cached_count(c->choices[k].request);
+    json_int_t cached = completion_cached_tokens(c);
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", prompt, "completion_tokens",
                      output, "total_tokens", prompt + output, "prompt_tokens_details",
                      "cached_tokens", cached);

@@ -5,8 +5,8 @@
  * (unfused): time, and bytes that must come from or go to memory.
  *   clock     whole products, one thread, rounds in turn; medians. Weights and buffer are larger
  *             than any cache
- *   dequant   by the scalar definition of the formats, and a faster one is thinkable: the product over
- *             floats alone is printed too, which is what a dequantizer for nothing would leave
+ *   dequant   by the scalar definition of the formats, and a faster one is thinkable: the product
+ *             over floats alone is printed too, which is what a dequantizer for nothing would leave
  *   bytes     fused: weights. unfused: weights, floats written and floats read again. Activations
  *             and outputs, the same for both and small, are left out */
 #include <stdio.h>
@@ -113,8 +113,7 @@ static enum rc run_round(struct fused *f, enum dtype type, const struct act *act
     return rc == RC_OK ? quantiles_add(&r->product_ms, elapsed_ms(f, begun)) : rc;
 }
 
-static enum rc print_row(const struct fused *f, enum dtype type, uint32_t columns,
-                         struct result *r)
+static enum rc print_row(const struct fused *f, enum dtype type, uint32_t columns, struct result *r)
 {
     size_t row_bytes = 0;
     if (!dtype_row_bytes(&row_bytes, type, f->o->width))
@@ -136,8 +135,7 @@ static enum rc print_row(const struct fused *f, enum dtype type, uint32_t column
                             (int)f->o->rows, "width", (int)f->o->width, "fused_ms", fused,
                             "dequant_ms", dequant, "product_ms", product, "fused_bytes", weights,
                             "unfused_bytes", moved, "isa", isa_name(f->kernels.isa));
-    int bad = row == NULL ||
-              json_dumpf(row, stdout, JSON_COMPACT | JSON_REAL_PRECISION(7)) != 0 ||
+    int bad = row == NULL || json_dumpf(row, stdout, JSON_COMPACT | JSON_REAL_PRECISION(7)) != 0 ||
               putchar('\n') == EOF;
     json_decref(row);
     return bad ? RC_IO : RC_OK;
@@ -180,8 +178,8 @@ static enum rc run_format(struct fused *f, enum dtype type)
 
 static enum rc run_formats(struct fused *f, const enum dtype *only)
 {
-    static const enum dtype all[] = { DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,   DTYPE_Q6_K, DTYPE_Q5_K,
-                                      DTYPE_Q5_1, DTYPE_Q5_0, DTYPE_Q4_K,   DTYPE_Q4_1, DTYPE_Q4_0,
+    static const enum dtype all[] = { DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,   DTYPE_Q6_K,  DTYPE_Q5_K,
+                                      DTYPE_Q5_1, DTYPE_Q5_0, DTYPE_Q4_K,   DTYPE_Q4_1,  DTYPE_Q4_0,
                                       DTYPE_Q3_K, DTYPE_Q2_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS };
     enum rc rc = RC_OK;
     if (!f->o->jsonl)
@@ -207,8 +205,8 @@ static enum rc run_all(const struct fused_options *o, const enum dtype *only, st
     for (int i = 0; i < 2; i++)
         f.act[i] = mem_alloc_array(COLUMNS_MAX, o->width * sizeof(float) + 4096);
     enum rc rc = RC_NO_MEMORY;
-    if (f.weights != NULL && f.floats != NULL && f.x != NULL && f.out != NULL &&
-        f.act[0] != NULL && f.act[1] != NULL) {
+    if (f.weights != NULL && f.floats != NULL && f.x != NULL && f.out != NULL && f.act[0] != NULL &&
+        f.act[1] != NULL) {
         struct rng rng = rng_seeded(1);
         for (size_t i = 0; i < (size_t)COLUMNS_MAX * o->width; i++)
             f.x[i] = (float)(rng_unit(&rng) + rng_unit(&rng) + rng_unit(&rng) - 1.5);

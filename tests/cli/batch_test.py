@@ -95,7 +95,7 @@ def test_sigterm_leaves_a_resumable_file():
     write("long.jsonl", job(64, 80))
     for number, at in [(signal.SIGTERM, 2), (signal.SIGINT, 20)]:
         p = start("batch", "-m", tiny(), "-i", path("long.jsonl"), "-o", path("stopped.jsonl"),
-                  "-c", 256, stderr=subprocess.PIPE)
+                  "-c", 256, "--grace", 0, stderr=subprocess.PIPE)
         check(wait_for_rows("stopped.jsonl", at, p))
         p.send_signal(number)
         err = p.communicate(timeout=60)[1]

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "frontend/batch_file.h"
-#include "frontend/batch_row.h"
-#include "frontend/line_reader.h"
+#include "frontend/batch/batch_file.h"
+#include "frontend/batch/batch_row.h"
+#include "frontend/batch/line_reader.h"
 
 static char path[] = "/tmp/quire-batch-XXXXXX";
 
@@ -129,7 +129,7 @@ static void test_batch_file_cuts_torn_tail_and_knows_rows(void **state)
         memcpy(text, whole, sizeof whole - 1);
         memcpy(text + sizeof whole - 1, torn, cut);
         put_file(text, sizeof whole - 1 + cut);
-        assert_int_equal(batch_file_open(&f, path, &fault), RC_OK);
+        assert_int_equal(batch_file_open(&f, path, "-o", &fault), RC_OK);
         assert_int_equal(f.ok_count, 1);
         assert_int_equal(f.failed_count, 1);
         assert_true(key_set_has_id(&f.done, "a", 1));
@@ -156,7 +156,7 @@ static void test_batch_file_refuses_other_files(void **state)
         struct fault fault;
         char now[1000];
         put_file(others[i], strlen(others[i]));
-        assert_int_equal(batch_file_open(&f, path, &fault), RC_USAGE);
+        assert_int_equal(batch_file_open(&f, path, "-o", &fault), RC_USAGE);
         assert_non_null(strstr(fault.text, i == 3 ? "line 2 is no row" : "line 1 is no row"));
         get_file(now, sizeof now);
         assert_string_equal(now, others[i]); /* untouched */
@@ -169,11 +169,11 @@ static void test_batch_file_one_job_at_a_time(void **state)
     struct batch_file a, b;
     struct fault fault;
     put_file("", 0);
-    assert_int_equal(batch_file_open(&a, path, &fault), RC_OK);
-    assert_int_equal(batch_file_open(&b, path, &fault), RC_IO);
+    assert_int_equal(batch_file_open(&a, path, "-o", &fault), RC_OK);
+    assert_int_equal(batch_file_open(&b, path, "-o", &fault), RC_IO);
     assert_non_null(strstr(fault.text, "another job"));
     batch_file_close(&a);
-    assert_int_equal(batch_file_open(&b, path, &fault), RC_OK);
+    assert_int_equal(batch_file_open(&b, path, "-o", &fault), RC_OK);
     batch_file_close(&b);
 }
 
@@ -182,7 +182,7 @@ static void test_batch_file_full_disk_leaves_whole_rows(void **state)
     (void)state;
     struct batch_file f;
     struct fault fault;
-    assert_int_equal(batch_file_open(&f, "/dev/full", &fault), RC_OK);
+    assert_int_equal(batch_file_open(&f, "/dev/full", "-o", &fault), RC_OK);
     assert_int_equal(batch_file_put(&f, json_pack("{s:i}", "x", 1), &fault), RC_IO);
     assert_non_null(strstr(fault.text, "No space left"));
     batch_file_close(&f);
@@ -218,7 +218,7 @@ static void check_row(const char *text, int status, const char *code, const char
 {
     struct batch_row r;
     struct api_error error = { 0 };
-    enum rc rc = batch_row_open(&r, 7, text, strlen(text), &error);
+    enum rc rc = batch_row_open(&r, 7, BATCH_JSONL, text, strlen(text), &error);
     assert_int_equal(rc, status == 0 ? RC_OK : RC_INVALID);
     if (status != 0) {
         assert_int_equal(error.status, status);

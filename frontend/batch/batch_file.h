@@ -6,8 +6,8 @@
  *   errors   RC_IO, RC_NO_MEMORY; RC_USAGE when the file holds something else or is somebody's
  *   rules    a row is one write of one complete line; on open a last row without an end is cut
  *            off; a row that could not be written whole is cut off again */
-#ifndef QUIRE_FRONTEND_BATCH_FILE_H
-#define QUIRE_FRONTEND_BATCH_FILE_H
+#ifndef QUIRE_FRONTEND_BATCH_BATCH_FILE_H
+#define QUIRE_FRONTEND_BATCH_BATCH_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,12 +40,19 @@ struct batch_file {
     bool dirty;
     char *line; /* scratch for one row */
     size_t line_capacity, line_len;
-    struct key_set done;             /* rows found on open */
+    struct key_set done; /* rows found on open */
+    const char *flag;
     uint64_t ok_count, failed_count; /* of them */
 };
 
-/* batch_file_open - "-" is stdout. */
-enum rc batch_file_open(struct batch_file *f, const char *path, struct fault *fault) ATTR_MUST_USE;
+/* batch_file_open - "-" is stdout; flag is how messages call it. */
+enum rc batch_file_open(struct batch_file *f, const char *path, const char *flag,
+                        struct fault *fault) ATTR_MUST_USE;
+
+/* batch_file_take_failed - takes the rows that tell of failures out of a file, which is replaced as
+ * a whole, and puts their keys into the set. A file that is not there has none. */
+enum rc batch_file_take_failed(const char *path, const char *flag, struct key_set *failed,
+                               struct fault *fault) ATTR_MUST_USE;
 
 /* batch_file_put - appends a row; takes the reference over (NULL is RC_NO_MEMORY). */
 enum rc batch_file_put(struct batch_file *f, json_t *row, struct fault *fault) ATTR_MUST_USE;

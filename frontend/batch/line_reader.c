@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* line_reader - one buffer that doubles up to the limit; a line over it is thrown away piece by
  * piece until its end, so that memory is bounded whatever comes. */
-#include "frontend/line_reader.h"
+#include "frontend/batch/line_reader.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -21,6 +21,8 @@ void line_reader_close(struct line_reader *r)
 {
     if (r->fd > STDIN_FILENO)
         close(r->fd);
+    decompress_close(r->decompress);
+    mem_free(r->raw);
     mem_free(r->buffer);
     *r = (struct line_reader){ .fd = -1 };
 }
@@ -46,18 +48,84 @@ static enum rc make_room(struct line_reader *r)
     return RC_OK;
 }
 
-static enum rc fill(struct line_reader *r, int wait_ms)
+/* One read of at most cap bytes into p; *got 0 at the end. */
+static enum rc read_some(struct line_reader *r, int wait_ms, char *p, size_t cap, size_t *got)
 {
     struct pollfd ready = { .fd = r->fd, .events = POLLIN };
     int n = poll(&ready, 1, wait_ms);
     if (n == 0 || (n < 0 && errno == EINTR))
         return RC_AGAIN;
-    ssize_t got = n < 0 ? n : read(r->fd, r->buffer + r->end, r->capacity - r->end);
-    if (got < 0)
+    ssize_t bytes = n < 0 ? n : read(r->fd, p, cap);
+    if (bytes < 0)
         return errno == EINTR || errno == EAGAIN ? RC_AGAIN : RC_IO;
-    r->at_end = got == 0;
-    r->end += (size_t)got;
+    *got = (size_t)bytes;
+    r->raw_bytes += *got;
     return RC_OK;
+}
+
+/* The first bytes say whether the stream is packed; they are kept in raw, or handed on. */
+static enum rc begin_stream(struct line_reader *r, int wait_ms)
+{
+    size_t got = 0;
+    if (r->raw == NULL && (r->raw = mem_alloc(FIRST_BYTES)) == NULL)
+        return RC_NO_MEMORY;
+    while (r->raw_end < DECOMPRESS_MAGIC_BYTES) {
+        enum rc rc = read_some(r, wait_ms, r->raw + r->raw_end, FIRST_BYTES - r->raw_end, &got);
+        if (rc != RC_OK)
+            return rc;
+        r->raw_end += got;
+        if (got == 0 || memchr(r->raw, '\n', r->raw_end) != NULL)
+            break;
+    }
+    enum rc rc = decompress_open(&r->decompress, r->raw, r->raw_end);
+    if (rc != RC_OK)
+        return rc;
+    r->begun = true;
+    r->raw_at_end = got == 0;
+    if (r->decompress == NULL) { /* the buffer has its first size, as raw has */
+        memcpy(r->buffer + r->end, r->raw, r->raw_end);
+        r->end += r->raw_end;
+        r->at_end = r->raw_at_end;
+        mem_free(r->raw);
+        r->raw = NULL;
+    }
+    return RC_OK;
+}
+
+static enum rc fill_packed(struct line_reader *r, int wait_ms)
+{
+    size_t used = 0, len = 0;
+    if (r->raw_begin == r->raw_end && !r->raw_at_end) {
+        size_t got = 0;
+        enum rc rc = read_some(r, wait_ms, r->raw, FIRST_BYTES, &got);
+        if (rc != RC_OK)
+            return rc;
+        r->raw_begin = 0;
+        r->raw_end = got;
+        r->raw_at_end = got == 0;
+    }
+    enum rc rc = decompress_some(r->decompress, r->raw + r->raw_begin, r->raw_end - r->raw_begin,
+                                 &used, r->buffer + r->end, r->capacity - r->end, &len);
+    r->raw_begin += used;
+    r->end += len;
+    r->at_end = rc == RC_OK && r->raw_at_end && r->raw_begin == r->raw_end && len == 0;
+    if (r->at_end && !decompress_whole(r->decompress))
+        rc = RC_CORRUPT;
+    errno = 0;
+    return rc;
+}
+
+static enum rc fill(struct line_reader *r, int wait_ms)
+{
+    if (!r->begun)
+        return begin_stream(r, wait_ms);
+    if (r->decompress != NULL)
+        return fill_packed(r, wait_ms);
+    size_t got = 0;
+    enum rc rc = read_some(r, wait_ms, r->buffer + r->end, r->capacity - r->end, &got);
+    r->at_end = rc == RC_OK && got == 0;
+    r->end += got;
+    return rc;
 }
 
 /* Gives out [begin, begin + len) and steps over `over` bytes. */

@@ -6,10 +6,11 @@
  * end too, and must not be cut. When the disk is full in the middle of a row, the row is cut off at
  * once. Keys are kept as 128-bit hashes (16 bytes a row), so that a million rows cost 32 MiB at
  * most. */
-#include "frontend/batch_file.h"
+#include "frontend/batch/batch_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -17,7 +18,8 @@
 
 #include "core/limits.h"
 #include "core/mem.h"
-#include "frontend/line_reader.h"
+#include "frontend/batch/batch_row.h"
+#include "frontend/batch/line_reader.h"
 
 #define ROW_BEGINS "{\"id\":\"batch_req" /* what batch_row writes first */
 
@@ -121,30 +123,43 @@ void key_set_close(struct key_set *s)
 static enum rc refuse(const char *path, uint64_t number, struct fault *fault)
 {
     return fault_set(fault, RC_USAGE,
-                     "%.100s line %llu is no row of a batch job: nothing is appended to it", path,
+                     "%.100s line %llu is no row of a batch job: the file is left as it is", path,
                      (unsigned long long)number);
+}
+
+/* Puts the key of a row into a set. */
+static enum rc add_row(struct key_set *s, const json_t *row)
+{
+    const json_t *id = json_object_get(row, "custom_id");
+    bool added;
+    if (json_is_string(id))
+        return key_set_add_id(s, json_string_value(id), json_string_length(id), &added);
+    return key_set_add_line(s, (uint64_t)json_integer_value(json_object_get(row, "line")), &added);
+}
+
+/* A row from its line; NULL when it is none. */
+static json_t *read_row(const char *line, size_t len)
+{
+    json_t *row = json_loadb(line, len, JSON_ALLOW_NUL, NULL);
+    const json_t *status = json_object_get(json_object_get(row, "response"), "status_code");
+    if (json_is_integer(json_object_get(row, "line")) && json_is_integer(status))
+        return row;
+    json_decref(row);
+    return NULL;
 }
 
 /* One row that is there already. */
 static enum rc note_row(struct batch_file *f, const char *path, uint64_t number, const char *line,
                         size_t len, struct fault *fault)
 {
-    json_t *row = json_loadb(line, len, JSON_ALLOW_NUL, NULL);
-    const json_t *id = json_object_get(row, "custom_id"), *at = json_object_get(row, "line");
-    const json_t *status = json_object_get(json_object_get(row, "response"), "status_code");
-    if (!json_is_integer(at) || !json_is_integer(status)) {
-        json_decref(row);
+    json_t *row = read_row(line, len);
+    if (row == NULL)
         return refuse(path, number, fault);
-    }
-    bool added;
-    enum rc rc =
-        json_is_string(id)
-            ? key_set_add_id(&f->done, json_string_value(id), json_string_length(id), &added)
-            : key_set_add_line(&f->done, (uint64_t)json_integer_value(at), &added);
-    if (json_integer_value(status) == 200)
-        f->ok_count++;
-    else
+    enum rc rc = add_row(&f->done, row);
+    if (batch_row_failed(row))
         f->failed_count++;
+    else
+        f->ok_count++;
     json_decref(row);
     return rc == RC_OK ? rc : fault_set(fault, rc, "out of memory");
 }
@@ -165,7 +180,7 @@ static enum rc scan_rows(struct batch_file *f, const char *path, struct fault *f
     bool whole;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return fault_set_errno(fault, RC_IO, "-o %.100s cannot be read", path);
+        return fault_set_errno(fault, RC_IO, "%s %.100s cannot be read", f->flag, path);
     line_reader_open(&r, fd, SIZE_MAX / 4);
     enum rc rc;
     while ((rc = line_reader_next(&r, -1, &line, &len, &whole)) != RC_END) {
@@ -175,7 +190,7 @@ static enum rc scan_rows(struct batch_file *f, const char *path, struct fault *f
             rc = whole ? note_row(f, path, r.line_number, line, len, fault)
                        : note_tail(path, r.line_number, line, len, fault);
         else if (rc != RC_OK)
-            (void)fault_set_errno(fault, rc, "-o %.100s cannot be read", path);
+            (void)fault_set_errno(fault, rc, "%s %.100s cannot be read", f->flag, path);
         if (rc != RC_OK)
             break;
         if (whole)
@@ -185,9 +200,10 @@ static enum rc scan_rows(struct batch_file *f, const char *path, struct fault *f
     return rc == RC_END ? RC_OK : rc;
 }
 
-enum rc batch_file_open(struct batch_file *f, const char *path, struct fault *fault)
+enum rc batch_file_open(struct batch_file *f, const char *path, const char *flag,
+                        struct fault *fault)
 {
-    *f = (struct batch_file){ .fd = -1 };
+    *f = (struct batch_file){ .fd = -1, .flag = flag };
     if (strcmp(path, "-") == 0) {
         f->fd = STDOUT_FILENO;
         return RC_OK;
@@ -195,17 +211,17 @@ enum rc batch_file_open(struct batch_file *f, const char *path, struct fault *fa
     f->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     struct stat st;
     if (f->fd < 0 || fstat(f->fd, &st) != 0)
-        return fault_set_errno(fault, RC_IO, "-o %.100s cannot be opened", path);
+        return fault_set_errno(fault, RC_IO, "%s %.100s cannot be opened", flag, path);
     f->regular = S_ISREG(st.st_mode);
     if (!f->regular)
         return RC_OK;
     enum rc rc = RC_OK;
     if (flock(f->fd, LOCK_EX | LOCK_NB) != 0)
-        rc = fault_set_errno(fault, RC_IO, "-o %.100s is being written by another job", path);
+        rc = fault_set_errno(fault, RC_IO, "%s %.100s is being written by another job", flag, path);
     if (rc == RC_OK)
         rc = scan_rows(f, path, fault);
     if (rc == RC_OK && ftruncate(f->fd, (off_t)f->bytes) != 0)
-        rc = fault_set_errno(fault, RC_IO, "-o %.100s cannot be cut to its last whole row", path);
+        rc = fault_set_errno(fault, RC_IO, "%s %.100s cannot be cut to its last row", flag, path);
     if (rc != RC_OK)
         batch_file_close(f);
     return rc;
@@ -267,6 +283,66 @@ enum rc batch_file_sync(struct batch_file *f, uint64_t now_us, uint64_t interval
     f->dirty = false;
     f->synced_us = now_us;
     return RC_OK;
+}
+
+/* Copies the rows that are no failures from one descriptor to the other file. */
+static enum rc copy_good_rows(const char *path, const char *flag, int fd, FILE *out,
+                              struct key_set *failed, struct fault *fault)
+{
+    struct line_reader r;
+    const char *line;
+    size_t len;
+    bool whole;
+    line_reader_open(&r, fd, SIZE_MAX / 4);
+    enum rc rc;
+    while ((rc = line_reader_next(&r, -1, &line, &len, &whole)) != RC_END) {
+        if (rc == RC_AGAIN || (rc == RC_OK && !whole))
+            continue; /* a torn tail is dropped */
+        json_t *row = rc == RC_OK ? read_row(line, len) : NULL;
+        if (rc != RC_OK)
+            (void)fault_set_errno(fault, rc, "%s %.100s cannot be read", flag, path);
+        else if (row == NULL)
+            rc = refuse(path, r.line_number, fault);
+        else if (batch_row_failed(row) && add_row(failed, row) != RC_OK)
+            rc = fault_set(fault, RC_NO_MEMORY, "out of memory");
+        else if (!batch_row_failed(row) && fwrite(line, 1, len + 1, out) != len + 1)
+            rc = fault_set_errno(fault, RC_IO, "%s %.100s cannot be written anew", flag, path);
+        json_decref(row);
+        if (rc != RC_OK)
+            break;
+    }
+    line_reader_close(&r);
+    return rc == RC_END ? RC_OK : rc;
+}
+
+enum rc batch_file_take_failed(const char *path, const char *flag, struct key_set *failed,
+                               struct fault *fault)
+{
+    char part[4096];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return RC_OK;
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        enum rc rc = fault_set_errno(fault, RC_IO, "%s %.100s cannot be opened", flag, path);
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    int n = snprintf(part, sizeof part, "%s.part", path);
+    FILE *out = n > 0 && (size_t)n < sizeof part ? fopen(part, "w") : NULL;
+    if (out == NULL) {
+        close(fd);
+        return fault_set_errno(fault, RC_IO, "%s %.100s cannot be written anew", flag, path);
+    }
+    enum rc rc = copy_good_rows(path, flag, fd, out, failed, fault);
+    if (rc == RC_OK && (fflush(out) != 0 || fsync(fileno(out)) != 0))
+        rc = fault_set_errno(fault, RC_IO, "%s %.100s cannot be written anew", flag, path);
+    fclose(out);
+    if (rc == RC_OK && rename(part, path) != 0)
+        rc = fault_set_errno(fault, RC_IO, "%s %.100s cannot be replaced", flag, path);
+    if (rc != RC_OK)
+        unlink(part);
+    return rc;
 }
 
 void batch_file_close(struct batch_file *f)

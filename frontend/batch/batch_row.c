@@ -2,10 +2,55 @@
 /* batch_row - ids are made from the line number, so that a row is the same however often it is
  * computed. A line that is wrong in several ways gets the first complaint in the order: JSON,
  * shape, custom_id, method, url, body. */
-#include "frontend/batch_row.h"
+#include "frontend/batch/batch_row.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* What a line may ask for, and the field by which a bare body is known. */
+static const struct route {
+    const char *url, *field;
+    const struct dialect *dialect;
+} routes[] = {
+    { "/v1/completions", "prompt", &dialect_completions },
+    { "/v1/chat/completions", "messages", &dialect_chat },
+    { "/v1/responses", "input", &dialect_responses },
+};
+#define ROUTE_COUNT (sizeof routes / sizeof routes[0])
+
+static enum rc check_bare(struct batch_row *r, struct api_error *error)
+{
+    r->body = r->root;
+    r->bare = true;
+    for (size_t i = 0; i < ROUTE_COUNT; i++) {
+        if (json_object_get(r->root, routes[i].field) != NULL) {
+            r->url = routes[i].url;
+            r->dialect = routes[i].dialect;
+            return RC_OK;
+        }
+    }
+    return api_error_set(error, 400, "missing_field", "prompt",
+                         "line %llu has no url, prompt, messages or input",
+                         (unsigned long long)r->line);
+}
+
+static enum rc check_url(struct batch_row *r, const json_t *url, struct api_error *error)
+{
+    if (!json_is_string(url))
+        return api_error_set(error, 400, url == NULL ? "missing_field" : "invalid_type", "url",
+                             "line %llu: url must be a string", (unsigned long long)r->line);
+    for (size_t i = 0; i < ROUTE_COUNT; i++) {
+        if (strcmp(json_string_value(url), routes[i].url) == 0) {
+            r->url = routes[i].url;
+            r->dialect = routes[i].dialect;
+            return RC_OK;
+        }
+    }
+    return api_error_set(error, 404, "unknown_url", "url",
+                         "line %llu: url '%.60s' is not served; /v1/completions, "
+                         "/v1/chat/completions and /v1/responses are",
+                         (unsigned long long)r->line, json_string_value(url));
+}
 
 static enum rc check_line(struct batch_row *r, struct api_error *error)
 {
@@ -21,11 +66,8 @@ static enum rc check_line(struct batch_row *r, struct api_error *error)
     if (id != NULL && !json_is_null(id) && !json_is_string(id))
         return api_error_set(error, 400, "invalid_type", "custom_id",
                              "line %llu: custom_id must be a string", (unsigned long long)r->line);
-    if (url == NULL && r->body == NULL && method == NULL) {
-        r->body = r->root;
-        r->bare = true;
-        return RC_OK;
-    }
+    if (url == NULL && r->body == NULL && method == NULL)
+        return check_bare(r, error);
     if (r->custom_id == NULL)
         return api_error_set(error, 400, "missing_field", "custom_id", "line %llu has no custom_id",
                              (unsigned long long)r->line);
@@ -33,24 +75,34 @@ static enum rc check_line(struct batch_row *r, struct api_error *error)
         (!json_is_string(method) || strcmp(json_string_value(method), "POST") != 0))
         return api_error_set(error, 405, "method_not_allowed", "method",
                              "line %llu: method must be POST", (unsigned long long)r->line);
-    if (!json_is_string(url))
-        return api_error_set(error, 400, url == NULL ? "missing_field" : "invalid_type", "url",
-                             "line %llu: url must be a string", (unsigned long long)r->line);
-    if (strcmp(json_string_value(url), "/v1/completions") != 0)
-        return api_error_set(error, 404, "unknown_url", "url",
-                             "line %llu: url '%.60s' is not served; /v1/completions is",
-                             (unsigned long long)r->line, json_string_value(url));
+    enum rc rc = check_url(r, url, error);
+    if (rc != RC_OK)
+        return rc;
     if (!json_is_object(r->body))
         return api_error_set(error, 400, r->body == NULL ? "missing_field" : "invalid_type", "body",
                              "line %llu: body must be an object", (unsigned long long)r->line);
     return RC_OK;
 }
 
-enum rc batch_row_open(struct batch_row *r, uint64_t line, const char *text, size_t len,
-                       struct api_error *error)
+/* A line of plain text is a prompt. */
+static enum rc open_text(struct batch_row *r, const char *text, size_t len, struct api_error *error)
+{
+    if (len > 0 && text[len - 1] == '\r')
+        len--;
+    r->root = json_pack("{s:o}", "prompt", json_stringn(text, len));
+    if (r->root == NULL)
+        return api_error_set(error, 400, "invalid_text", NULL, "line %llu is no UTF-8 text",
+                             (unsigned long long)r->line);
+    return check_bare(r, error);
+}
+
+enum rc batch_row_open(struct batch_row *r, uint64_t line, enum batch_format format,
+                       const char *text, size_t len, struct api_error *error)
 {
     json_error_t where;
     *r = (struct batch_row){ .line = line };
+    if (format == BATCH_TEXT)
+        return open_text(r, text, len, error);
     r->root = json_loadb(text, len, JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
     if (r->root == NULL)
         return api_error_set(error, 400, "invalid_json", NULL,
@@ -83,7 +135,14 @@ json_t *batch_row_answer(const struct batch_row *r, json_t *body)
 
 json_t *batch_row_error(const struct batch_row *r, const struct api_error *error)
 {
-    json_t *body = json_pack("{s:o}", "error", api_error_json(error));
+    json_t *body = r->dialect != NULL ? r->dialect->error_body(error)
+                                      : json_pack("{s:o}", "error", api_error_json(error));
     json_t *brief = json_pack("{s:s, s:s}", "code", error->code, "message", error->message);
     return row_json(r, error->status, body, brief);
+}
+
+bool batch_row_failed(const json_t *row)
+{
+    const json_t *response = json_object_get(row, "response");
+    return json_integer_value(json_object_get(response, "status_code")) != 200;
 }
