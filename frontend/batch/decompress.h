@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* decompress - compressed bytes to plain ones, as they come: gzip (zlib) and Zstandard (libzstd), told
+/* decompress - packed bytes to plain ones, as they come: gzip (zlib) and Zstandard (libzstd), told
  * apart by their first bytes. Several members or frames one after another are one stream.
  *   owner    the opener
  *   thread   one
@@ -16,8 +16,8 @@
 
 struct decompress;
 
-/* decompress_open - NULL in *out when the first bytes, DECOMPRESS_MAGIC_BYTES unless there are fewer, are
- * neither. */
+/* decompress_open - NULL in *out when the first bytes, DECOMPRESS_MAGIC_BYTES unless there are
+ * fewer, are neither. */
 enum rc decompress_open(struct decompress **out, const char *first, size_t len) ATTR_MUST_USE;
 void decompress_close(struct decompress *u);
 
