@@ -139,8 +139,10 @@ int cmd_serve(int argc, char **argv)
     interrupt_install();
     raise_file_limit(options.connections);
     v.alias = options.alias;
-    /* What was released may still be under way: room for as much again. */
+    /* What was released may still be under way: room for as much again. Prompts that are to be
+     * scored need an output for each of their rows. */
     v.needs = (struct engine_needs){ .thread = true,
+                                     .outputs_max = 64,
                                      .requests_max =
                                          (v.options.rows_max + options.queue) * 2 + CHOICES_MAX };
     return serve(&v, &options);

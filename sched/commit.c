@@ -5,13 +5,25 @@
 #include "core/must.h"
 #include "sched/record.h"
 
+/* What the model thought of the prompt's token at this index. */
+static void commit_score(struct request *r, uint32_t index, const struct batch_result *result)
+{
+    r->prompt_logprobs[index] = result->logprob;
+    if (r->prompt_tops == NULL)
+        return;
+    must(result->top_count <= r->params.top_count);
+    for (uint32_t i = 0; i < result->top_count; i++)
+        r->prompt_tops[(size_t)index * r->params.top_count + i] = result->top[i];
+    r->prompt_top_counts[index] = (uint8_t)result->top_count;
+}
+
 /* Results of one row of r. */
 static void commit_output(struct sched *s, struct request *r, const struct batch_output *o,
                           uint32_t position, const struct batch_result *result)
 {
     const struct request_params *params = &r->params;
     if (o->target >= 0)
-        r->prompt_logprobs[position + 1] = result->logprob;
+        commit_score(r, position + 1, result);
     if (o->logits)
         params->on_logits(params->on_logits_ctx, position, result->logits);
     if (!o->sample)

@@ -122,6 +122,14 @@ float request_prompt_logprob(const struct request *r, uint32_t index)
     return r->prompt_logprobs[index];
 }
 
+const struct token_logprob *request_prompt_top(const struct request *r, uint32_t index,
+                                               uint32_t *top_count)
+{
+    must(r->prompt_tops != NULL && index > 0 && index < r->params.prompt_count);
+    *top_count = r->prompt_top_counts[index];
+    return &r->prompt_tops[(size_t)index * r->params.top_count];
+}
+
 enum rc request_error(const struct request *r)
 {
     return request_finish(r) == FINISH_ERROR ? r->error : RC_OK;

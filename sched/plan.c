@@ -114,6 +114,7 @@ static void fill_output(struct batch_output *o, const struct request *r, uint32_
     *o = (struct batch_output){
         .target = wants_score(r, position) ? r->tokens[position + 1] : -1,
         .logits = wants_logits(r, position),
+        .top_count = wants_score(r, position) ? params->top_count : 0,
     };
     if (!wants_token(r, position))
         return;

@@ -76,6 +76,8 @@ struct request {
     uint64_t *stop_mask;    /* constant: all tokens but the stop ids; NULL without min_tokens */
     uint8_t *top_counts;    /* [output_max] or NULL */
     float *prompt_logprobs; /* [prompt_count] or NULL */
+    struct token_logprob *prompt_tops; /* [prompt_count][top_count] or NULL */
+    uint8_t *prompt_top_counts;        /* [prompt_count] or NULL */
     _Atomic uint32_t cached_count; /* published with the first token */
     enum rc error;                 /* published by the finish */
     _Atomic uint64_t arrival_us, admitted_us, first_token_us, finished_us; /* relaxed */

@@ -47,6 +47,11 @@ static void carve_arrays(struct request *r, struct carve *c, const struct reques
     r->tops = carve_take(c, top, (size_t)output_max * p->top_count, sizeof(struct token_logprob));
     r->top_counts = carve_take(c, top, output_max, sizeof(uint8_t));
     r->prompt_logprobs = carve_take(c, p->prompt_logprobs, p->prompt_count, sizeof(float));
+    r->prompt_tops =
+        carve_take(c, top && p->prompt_logprobs, (size_t)p->prompt_count * p->top_count,
+                   sizeof(struct token_logprob));
+    r->prompt_top_counts =
+        carve_take(c, top && p->prompt_logprobs, p->prompt_count, sizeof(uint8_t));
 }
 
 /* Bits of all tokens but the stop ids; false when none is left. */

@@ -70,6 +70,10 @@ const struct token_logprob *request_top(const struct request *r, uint32_t index,
  * on. */
 float request_prompt_logprob(const struct request *r, uint32_t index);
 
+/* And the top list of that place, when both were asked for; readable from then on, too. */
+const struct token_logprob *request_prompt_top(const struct request *r, uint32_t index,
+                                               uint32_t *top_count);
+
 /* FINISH_NONE until all tokens are published */
 enum finish request_finish(const struct request *r);
 enum rc request_error(const struct request *r);

@@ -52,6 +52,12 @@ void completion_fail(struct completion *c, enum rc rc);
 /* completion_body - the answer as a new reference; NULL without memory. id is the answer's id. */
 json_t *completion_body(const struct completion *c, const char *id, int64_t created);
 
+/* completion_choice - choice k of an answer or of a chunk: tokens [from, to) and what they have
+ * added to the text, which is from byte `text_from` on; the prompt before them where echo asks for
+ * it and from is 0. finish is NULL when it goes on. A new reference; NULL without memory. */
+json_t *completion_choice(const struct completion *c, uint32_t k, uint32_t from, uint32_t to,
+                          size_t text_from, const char *finish);
+
 /* completion_usage - {"prompt_tokens" .., "prompt_tokens_details": {"cached_tokens"}}. */
 json_t *completion_usage(const struct completion *c);
 

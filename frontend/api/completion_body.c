@@ -38,9 +38,24 @@ static void add_token(struct lists *l, int32_t id, const float *logprob,
     json_array_append_new(l->offsets, json_integer(offset));
 }
 
+/* Characters of the prompt, of which the offsets of an echoed answer begin. */
+static uint32_t count_prompt(struct lists *l, const struct token_list *prompt)
+{
+    struct detok d;
+    struct text text = { 0 };
+    uint32_t chars = 0;
+    detok_open(&d, l->tokenizer, false, false);
+    for (uint32_t i = 0; i < prompt->count; i++)
+        l->failed |= detok_push(&d, prompt->ids[i], &text) != RC_OK;
+    for (size_t i = 0; i < text.len; i++)
+        chars += ((unsigned char)text.data[i] & 0xc0) != 0x80;
+    text_close(&text);
+    return chars;
+}
+
 /* Prompt tokens with their numbers; returns the characters of the prompt. */
 static uint32_t add_prompt(struct lists *l, const struct generation *g,
-                           const struct token_list *prompt)
+                           const struct token_list *prompt, bool tops)
 {
     struct detok d;
     struct text text = { 0 };
@@ -49,7 +64,10 @@ static uint32_t add_prompt(struct lists *l, const struct generation *g,
     detok_open(&d, l->tokenizer, false, false);
     for (uint32_t i = 0; i < prompt->count; i++) {
         float logprob = i > 0 ? request_prompt_logprob(g->request, i) : 0.0f;
-        add_token(l, prompt->ids[i], i > 0 ? &logprob : NULL, NULL, 0, chars);
+        uint32_t top_count = 0;
+        const struct token_logprob *top =
+            i > 0 && tops ? request_prompt_top(g->request, i, &top_count) : NULL;
+        add_token(l, prompt->ids[i], i > 0 ? &logprob : NULL, top, top_count, chars);
         l->failed |= detok_push(&d, prompt->ids[i], &text) != RC_OK;
         for (; counted < text.len; counted++)
             chars += ((unsigned char)text.data[counted] & 0xc0) != 0x80;
@@ -58,7 +76,7 @@ static uint32_t add_prompt(struct lists *l, const struct generation *g,
     return chars;
 }
 
-static json_t *logprobs_json(const struct completion *c, uint32_t k)
+static json_t *logprobs_json(const struct completion *c, uint32_t k, uint32_t from, uint32_t to)
 {
     if (c->params.logprobs < 0)
         return json_null();
@@ -69,9 +87,11 @@ static json_t *logprobs_json(const struct completion *c, uint32_t k)
                        .tops = json_array(),
                        .offsets = json_array() };
     uint32_t base = 0;
-    if (c->params.echo)
-        base = add_prompt(&l, g, &c->prompts[k / c->params.n]);
-    for (uint32_t i = 0; i < g->token_count; i++) {
+    if (c->params.echo && from == 0)
+        base = add_prompt(&l, g, &c->prompts[k / c->params.n], c->params.logprobs > 0);
+    else if (c->params.echo)
+        base = count_prompt(&l, &c->prompts[k / c->params.n]);
+    for (uint32_t i = from; i < to; i++) {
         uint32_t top_count = 0;
         float logprob = request_logprob(g->request, i);
         const struct token_logprob *top =
@@ -101,20 +121,21 @@ static enum rc append_prompt(const struct completion *c, uint32_t index, struct 
     return rc == RC_OK ? detok_flush(&d, out) : rc;
 }
 
-static json_t *choice_json(const struct completion *c, uint32_t k)
+json_t *completion_choice(const struct completion *c, uint32_t k, uint32_t from, uint32_t to,
+                          size_t text_from, const char *finish)
 {
     const struct generation *g = &c->choices[k];
     struct text text = { 0 };
     enum rc rc = text_append(&text, "", 0);
-    if (rc == RC_OK && c->params.echo)
+    if (rc == RC_OK && c->params.echo && from == 0)
         rc = append_prompt(c, k / c->params.n, &text);
-    if (rc == RC_OK && g->text.len > 0)
-        rc = text_append(&text, g->text.data, g->text.len);
-    json_t *logprobs = rc == RC_OK ? logprobs_json(c, k) : NULL;
+    if (rc == RC_OK && g->text.len > text_from)
+        rc = text_append(&text, g->text.data + text_from, g->text.len - text_from);
+    json_t *logprobs = rc == RC_OK ? logprobs_json(c, k, from, to) : NULL;
     json_t *out = NULL;
     if (logprobs != NULL)
-        out = json_pack("{s:o, s:i, s:o, s:s}", "text", json_stringn(text.data, text.len), "index",
-                        (int)k, "logprobs", logprobs, "finish_reason", finish_text(g->finish));
+        out = json_pack("{s:o, s:i, s:o, s:s?}", "text", json_stringn(text.data, text.len), "index",
+                        (int)k, "logprobs", logprobs, "finish_reason", finish);
     text_close(&text);
     return out;
 }
@@ -139,11 +160,14 @@ json_t *completion_usage(const struct completion *c)
 json_t *completion_body(const struct completion *c, const char *id, int64_t created)
 {
     json_t *choices = json_array();
-    for (uint32_t k = 0; k < c->choice_count; k++)
-        if (json_array_append_new(choices, choice_json(c, k)) != 0) {
+    for (uint32_t k = 0; k < c->choice_count; k++) {
+        const struct generation *g = &c->choices[k];
+        json_t *choice = completion_choice(c, k, 0, g->token_count, 0, finish_text(g->finish));
+        if (json_array_append_new(choices, choice) != 0) {
             json_decref(choices);
             return NULL;
         }
+    }
     return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o}", "id", id, "object", "text_completion",
                      "created", (json_int_t)created, "model", c->engine->name, "choices", choices,
                      "usage", completion_usage(c));

@@ -13,6 +13,7 @@
 /* What has been sent of a choice. */
 struct sent {
     size_t text_bytes;
+    uint32_t tokens;
     bool begun, ended;
 };
 
@@ -75,30 +76,44 @@ static enum rc put_chunk(const struct text_job *job, json_t *choices, json_t *us
     return sse_append(frames, NULL, chunk);
 }
 
-static enum rc put_text(struct text_job *job, uint32_t k, const char *finish, struct text *frames)
+static enum rc put_choice(const struct text_job *job, json_t *choice, struct text *frames)
 {
-    const struct generation *g = &job->completion.choices[k];
-    struct sent *sent = &job->sent[k];
-    const char *from = g->text.data != NULL ? g->text.data + sent->text_bytes : "";
-    json_t *choice = json_pack(
-        "{s:s%, s:i, s:n, s:o}", "text", from, (size_t)(g->text.len - sent->text_bytes), "index",
-        (int)k, "logprobs", "finish_reason", finish != NULL ? json_string(finish) : json_null());
-    sent->text_bytes = g->text.len;
-    return choice != NULL ? put_chunk(job, json_pack("[o]", choice), NULL, frames) : RC_NO_MEMORY;
+    if (choice == NULL)
+        return RC_NO_MEMORY;
+    json_t *usage = NULL;
+    if (job->completion.params.continuous_usage)
+        usage = completion_usage(&job->completion);
+    return put_chunk(job, json_pack("[o]", choice), usage, frames);
 }
 
-/* What the last step of choice k has added. */
+/* What the last step of choice k has added. Without log-probabilities a token that completes no
+ * character is no chunk; with them each token is one. */
 static enum rc put_new(struct text_job *job, uint32_t k, struct text *frames)
 {
-    const struct generation *g = &job->completion.choices[k];
+    struct completion *c = &job->completion;
+    const struct generation *g = &c->choices[k];
     struct sent *sent = &job->sent[k];
+    bool token = c->params.logprobs >= 0 && g->token_count > sent->tokens;
+    bool ends = g->ended && g->finish != FINISH_ERROR && !sent->ended;
+    bool echo = c->params.echo && !sent->begun;
+    if (!token && !ends && !echo && g->text.len == sent->text_bytes)
+        return RC_OK;
+    uint32_t from = sent->tokens;
+    size_t text_from = sent->text_bytes;
+    bool alone = ends && from == g->token_count && text_from == g->text.len && !echo;
+    sent->tokens = g->token_count;
+    sent->text_bytes = g->text.len;
+    sent->begun = true;
     enum rc rc = RC_OK;
-    if (g->text.len > sent->text_bytes)
-        rc = put_text(job, k, NULL, frames);
-    if (rc != RC_OK || !g->ended || sent->ended || g->finish == FINISH_ERROR)
+    if (!alone)
+        rc =
+            put_choice(job, completion_choice(c, k, from, g->token_count, text_from, NULL), frames);
+    if (rc != RC_OK || !ends)
         return rc;
     sent->ended = true;
-    return put_text(job, k, finish_text(g->finish), frames);
+    json_t *last = json_pack("{s:s, s:i, s:n, s:s}", "text", "", "index", (int)k, "logprobs",
+                             "finish_reason", finish_text(g->finish));
+    return put_choice(job, last, frames);
 }
 
 static json_t *error_body(const struct api_error *error)

@@ -35,8 +35,12 @@ enum rc api_error_set(struct api_error *e, int status, const char *code, const c
     va_end(args);
     enum rc rc = fault_set(&f, RC_INVALID, "%s", raw);
     *e = (struct api_error){ .status = status, .code = code };
-    e->type = status == 404   ? "not_found_error"
+    e->type = status == 401   ? "authentication_error"
+              : status == 403 ? "permission_error"
+              : status == 404 ? "not_found_error"
               : status == 429 ? "rate_limit_error"
+              : status == 501 ? "not_supported_error"
+              : status == 503 ? "unavailable_error"
               : status >= 500 ? "server_error"
                               : "invalid_request_error";
     snprintf(e->param, sizeof e->param, "%s", param != NULL ? param : "");
@@ -383,9 +387,6 @@ static enum rc check_refused(const struct completion_params *p, const json_t *bo
     const json_t *echo = get(body, "echo");
     if (p->chat && json_is_true(echo))
         return api_error_set(e, 400, "not_supported", "echo", "echo is for /v1/completions");
-    if (p->echo && p->logprobs > 0)
-        return api_error_set(e, 400, "not_supported", "echo",
-                             "echo with logprobs above 0 is not supported");
     if (p->max_tokens >= 0 && p->min_tokens > p->max_tokens)
         return api_error_set(e, 400, "invalid_value", "min_tokens",
                              "min_tokens %u is more than max_tokens %lld", p->min_tokens,

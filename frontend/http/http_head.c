@@ -121,7 +121,7 @@ static int take_target(struct http_head *h, struct str s, const char **why)
 
 static int take_request_line(struct http_head *h, struct str line, const char **why)
 {
-    struct str method, target;
+    struct str method = { 0 }, target = { 0 };
     str_cut(&line, ' ', &method);
     str_cut(&line, ' ', &target);
     if (!is_token(method) || target.len == 0)

@@ -163,7 +163,7 @@ static bool check_key(struct conn *c, const struct http_head *head, const struct
 /* Anything that could be JSON: many clients say nothing, or what their library says for them. */
 static bool check_media(struct conn *c, const struct http_head *head)
 {
-    struct str type = http_field_get(head, "content-type"), kind;
+    struct str type = http_field_get(head, "content-type"), kind = { 0 };
     struct str coding = http_field_get(head, "content-encoding");
     str_cut(&type, ';', &kind);
     kind = str_trim(kind);

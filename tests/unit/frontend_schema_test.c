@@ -175,7 +175,6 @@ static void test_schema_refuses_what_it_cannot_do(void **state)
     check("{\"prompt\": \"a\", \"best_of\": 3}", "best_of", "equal to n");
     check("{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\"}}",
           "response_format", "text");
-    check("{\"prompt\": \"a\", \"echo\": true, \"logprobs\": 1}", "echo", "not supported");
 }
 
 static void test_schema_error_json_is_always_valid(void **state)
