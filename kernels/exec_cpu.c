@@ -117,6 +117,7 @@ static void lay_out(struct exec_cpu *e, struct place *p)
     f->span_order = place_take(p, rows, sizeof *f->span_order);
     f->output_rows = place_take(p, c->outputs_max, sizeof *f->output_rows);
     f->next = place_take(p, m->layer_count, sizeof *f->next);
+    f->taken = place_take(p, forward_taken_count(m), sizeof *f->taken);
     f->x = place_take(p, rows * m->width, sizeof(float));
     f->wide = place_take(p, larger(rows * f->wide_cols, slots * f->hidden_cols), sizeof(float));
     f->cos = place_take(p, rows * m->rope.dim_count, sizeof(float));
@@ -205,6 +206,8 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
         f->output_rows[i] = b->outputs[i].row;
     for (uint32_t i = 0; i < f->m->layer_count; i++)
         atomic_store_explicit(&f->next[i], 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < forward_taken_count(f->m); i++)
+        atomic_store_explicit(&f->taken[i], 0, memory_order_relaxed);
     f->batch = b;
     forward_attention_plan(f, workers_count(f->w));
     e->results = results;

@@ -23,20 +23,21 @@
 #include "kernels/dequant.h"
 
 /* A matrix that adds to the residual stream. */
-static void project(const struct forward_turn *t, const struct weight *w, const float *bias)
+static void project(const struct forward_turn *t, uint32_t layer, enum forward_stage stage,
+                    const struct weight *w, const float *bias)
 {
     struct forward *f = t->f;
+    struct forward_pieces pieces = { layer, stage, w->row_bytes, false };
+    struct forward_product product = { .w = w,
+                                       .bias = bias,
+                                       .out = f->x,
+                                       .out_stride = f->m->width,
+                                       .accumulate = true,
+                                       .input_count = f->batch->row_count,
+                                       .x_count = f->batch->row_count };
     struct forward_part part;
-    forward_share(t, &w->rows, 1, &part);
-    forward_multiply(t,
-                     &(struct forward_product){ .w = w,
-                                                .bias = bias,
-                                                .out = f->x,
-                                                .out_stride = f->m->width,
-                                                .accumulate = true,
-                                                .input_count = f->batch->row_count,
-                                                .x_count = f->batch->row_count },
-                     part);
+    while (forward_take(t, &pieces, &w->rows, 1, &part))
+        forward_multiply(t, &product, part);
     forward_barrier(t);
 }
 
@@ -78,17 +79,17 @@ static void append(const struct forward *f, const float *x, uint32_t row, uint32
     }
 }
 
-static void query_key_value(const struct forward_turn *t, uint32_t layer)
+/* Parts of q, k and v: multiplied, rotated, appended. */
+static void query_key_value_parts(const struct forward_turn *t, uint32_t layer,
+                                  const uint32_t sizes[3], const struct forward_part part[3])
 {
     struct forward *f = t->f;
     const struct model_layer *l = &f->m->layers[layer];
     const struct weight *w[3] = { &l->q, &l->k, &l->v };
     const float *bias[3] = { l->q_bias, l->k_bias, l->v_bias };
-    const uint32_t rows = f->batch->row_count, sizes[3] = { l->q.rows, l->k.rows, l->v.rows };
     const bool whole[3] = { false, f->kv.types.k != KV_F16, f->kv.types.v != KV_F16 };
-    struct forward_part part[3];
+    const uint32_t rows = f->batch->row_count;
     uint32_t offset = 0;
-    forward_share(t, sizes, 3, part);
     for (uint32_t i = 0; i < 3; offset += sizes[i], i++) {
         forward_multiply(t,
                          &(struct forward_product){ .w = w[i],
@@ -111,17 +112,30 @@ static void query_key_value(const struct forward_turn *t, uint32_t layer)
                 append(f, out, r, layer, i == 2, begin, end);
         }
     }
-    if (whole[1] || whole[2])
+}
+
+static void query_key_value(const struct forward_turn *t, uint32_t layer)
+{
+    const struct model_layer *l = &t->f->m->layers[layer];
+    const uint32_t sizes[3] = { l->q.rows, l->k.rows, l->v.rows };
+    struct forward_pieces pieces = { layer, STAGE_QKV, l->q.row_bytes, false };
+    struct forward_part part[3];
+    while (forward_take(t, &pieces, sizes, 3, part))
+        query_key_value_parts(t, layer, sizes, part);
+    if (t->f->kv.types.k != KV_F16 || t->f->kv.types.v != KV_F16)
         forward_quantize_heads(t, layer);
     forward_barrier(t);
 }
 
 /* ---- feed forward ---- */
 
-static void gate_up(const struct forward_turn *t, const struct model_layer *l)
+static void gate_up(const struct forward_turn *t, uint32_t layer)
 {
     struct forward *f = t->f;
+    const struct model_layer *l = &f->m->layers[layer];
     uint32_t rows = f->batch->row_count, ff = f->m->ff_width;
+    struct forward_pieces pieces = { layer, STAGE_GATE_UP, l->gate.row_bytes + l->up.row_bytes,
+                                     false };
     struct forward_part part;
     struct forward_product gate = { .w = &l->gate,
                                     .out = f->wide,
@@ -131,20 +145,22 @@ static void gate_up(const struct forward_turn *t, const struct model_layer *l)
     struct forward_product up = gate;
     up.w = &l->up;
     up.out = f->wide + ff;
-    forward_share(t, &ff, 1, &part);
-    forward_multiply(t, &gate, part);
-    forward_multiply(t, &up, part);
-    forward_settle(t);
-    for (uint32_t r = 0; r < rows && part.begin < part.end; r++) {
-        float *g = f->wide + (size_t)r * f->hidden_cols + part.begin;
-        f->k.vec.silu_mul(g, g, g + ff, part.end - part.begin);
+    while (forward_take(t, &pieces, &ff, 1, &part)) {
+        forward_multiply(t, &gate, part);
+        forward_multiply(t, &up, part);
+        forward_settle(t);
+        for (uint32_t r = 0; r < rows && part.begin < part.end; r++) {
+            float *g = f->wide + (size_t)r * f->hidden_cols + part.begin;
+            f->k.vec.silu_mul(g, g, g + ff, part.end - part.begin);
+        }
     }
     forward_barrier(t);
 }
 
-static void feed_forward(const struct forward_turn *t, const struct model_layer *l)
+static void feed_forward(const struct forward_turn *t, uint32_t layer)
 {
     struct forward *f = t->f;
+    const struct model_layer *l = &f->m->layers[layer];
     uint32_t rows = f->batch->row_count;
     uint32_t kinds = forward_kind_bit(f, &l->gate) | forward_kind_bit(f, &l->up);
     forward_prepare(t, &(struct forward_prepare){ .src = f->x,
@@ -153,13 +169,13 @@ static void feed_forward(const struct forward_turn *t, const struct model_layer 
                                                   .norm = l->ffn_norm,
                                                   .kinds = kinds,
                                                   .row_count = rows });
-    gate_up(t, l);
+    gate_up(t, layer);
     forward_prepare(t, &(struct forward_prepare){ .src = f->wide,
                                                   .stride = f->hidden_cols,
                                                   .cols = f->m->ff_width,
                                                   .kinds = forward_kind_bit(f, &l->down),
                                                   .row_count = rows });
-    project(t, &l->down, NULL);
+    project(t, layer, STAGE_DOWN, &l->down, NULL);
 }
 
 /* ---- the step ---- */
@@ -184,11 +200,11 @@ static void run_layer(const struct forward_turn *t, uint32_t layer)
                                                   .cols = m->head_count * m->head_dim,
                                                   .kinds = forward_kind_bit(f, &l->o),
                                                   .row_count = rows });
-    project(t, &l->o, l->o_bias);
+    project(t, layer, STAGE_O, &l->o, l->o_bias);
     if (l->router.data != NULL)
         forward_mixture(t, l);
     else
-        feed_forward(t, l);
+        feed_forward(t, layer);
 }
 
 /* Copies are cut by layer, so that one worker does all of them in their order. */
@@ -224,6 +240,7 @@ static void output_logits(const struct forward_turn *t)
     struct forward *f = t->f;
     const struct model *m = f->m;
     uint32_t outputs = f->batch->output_count, vocab = m->vocab_count;
+    struct forward_pieces pieces = { m->layer_count, STAGE_QKV, m->output.row_bytes, false };
     struct forward_part part;
     forward_prepare(t, &(struct forward_prepare){ .src = f->x,
                                                   .stride = m->width,
@@ -232,14 +249,14 @@ static void output_logits(const struct forward_turn *t)
                                                   .kinds = forward_kind_bit(f, &m->output),
                                                   .row_count = outputs,
                                                   .gather = f->output_rows });
-    forward_share(t, &vocab, 1, &part);
-    forward_multiply(t,
-                     &(struct forward_product){ .w = &m->output,
-                                                .out = f->logits,
-                                                .out_stride = vocab,
-                                                .input_count = outputs,
-                                                .x_count = outputs },
-                     part);
+    while (forward_take(t, &pieces, &vocab, 1, &part))
+        forward_multiply(t,
+                         &(struct forward_product){ .w = &m->output,
+                                                    .out = f->logits,
+                                                    .out_stride = vocab,
+                                                    .input_count = outputs,
+                                                    .x_count = outputs },
+                         part);
     forward_barrier(t);
     uint64_t begin, end;
     workers_range((uint64_t)outputs * f->peak_count, 1, t->worker, t->count, &begin, &end);
@@ -269,6 +286,11 @@ void forward_run(void *ctx, uint32_t worker, uint32_t worker_count)
         run_layer(&t, i);
     if (f->batch->output_count > 0)
         output_logits(&t);
+}
+
+uint32_t forward_taken_count(const struct model *m)
+{
+    return (m->layer_count + 1) * STAGE_COUNT;
 }
 
 uint32_t forward_widest_input(const struct model *m)

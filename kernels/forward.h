@@ -86,6 +86,7 @@ struct forward {
     uint32_t *output_rows; /* [outputs] */
     uint64_t pair_count;   /* splits of all attention tasks when they are shared out, else 0 */
     atomic_uint *next;     /* [layers] attention tasks handed out */
+    atomic_uint *taken;    /* [layers + 1][stages] units of weight rows handed out */
 
     /* Activations, by row. */
     float *x;         /* [rows][width] the residual stream */
@@ -110,6 +111,9 @@ struct forward {
 /* forward_run - computes a step: x, keys and values, and the logits and peaks of every output. The
  * rows and tiles of the plan are filled in already. A workers_fn; ctx is the struct forward. */
 void forward_run(void *ctx, uint32_t worker, uint32_t worker_count);
+
+/* forward_taken_count - counters of forward.taken. */
+uint32_t forward_taken_count(const struct model *m);
 
 /* forward_widest_input - longest row that is normed or quantized. forward_act_cols - the longest
  * input of each kind of activations; 0 for a kind that no weight takes. */

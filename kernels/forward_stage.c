@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* forward_stage - see forward_stage.h.
  * A step of one row has nothing to share out in a prepare: every worker makes that row for itself
- * in its own memory, which costs less than the barrier that it saves. Weight rows are cut evenly in
- * whole units, so that no kernel sees a cut unit and no two workers write near each other. */
+ * in its own memory, which costs less than the barrier that it saves. Weight rows are cut in whole
+ * units, so that no kernel sees a cut unit and no two workers write near each other; they are taken
+ * piece by piece, because cores are never equally fast (kernels/share.h). */
 #include "kernels/forward_stage.h"
 
 #include "core/must.h"
+#include "kernels/share.h"
+
+enum { PIECE_BYTES_MIN = 128 << 10 }; /* of weights: each piece begins with cold streams */
 
 void forward_barrier(const struct forward_turn *t)
 {
@@ -52,15 +56,26 @@ void forward_prepare(const struct forward_turn *t, const struct forward_prepare 
     forward_barrier(t);
 }
 
-void forward_share(const struct forward_turn *t, const uint32_t *rows, uint32_t count,
-                   struct forward_part *parts)
+static uint32_t units_of(uint32_t rows)
 {
-    uint64_t units = 0, first = 0, unit_begin, unit_end;
+    return (rows + MATMUL_GRAIN - 1) / MATMUL_GRAIN;
+}
+
+static uint32_t units_of_all(const uint32_t *rows, uint32_t count)
+{
+    uint32_t units = 0;
     for (uint32_t i = 0; i < count; i++)
-        units += (rows[i] + MATMUL_GRAIN - 1) / MATMUL_GRAIN;
-    workers_range(units, 1, t->worker, t->count, &unit_begin, &unit_end);
+        units += units_of(rows[i]);
+    return units;
+}
+
+/* Units [unit_begin, unit_end) of all matrices as rows of each. */
+static void cut(const uint32_t *rows, uint32_t count, uint64_t unit_begin, uint64_t unit_end,
+                struct forward_part *parts)
+{
+    uint64_t first = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t own = (rows[i] + MATMUL_GRAIN - 1) / MATMUL_GRAIN;
+        uint64_t own = units_of(rows[i]);
         uint64_t begin = unit_begin > first ? unit_begin - first : 0;
         uint64_t end = unit_end > first ? unit_end - first : 0;
         begin = (begin < own ? begin : own) * MATMUL_GRAIN;
@@ -69,6 +84,34 @@ void forward_share(const struct forward_turn *t, const uint32_t *rows, uint32_t 
         parts[i].end = (uint32_t)(end < rows[i] ? end : rows[i]);
         first += own;
     }
+}
+
+void forward_share(const struct forward_turn *t, const uint32_t *rows, uint32_t count,
+                   struct forward_part *parts)
+{
+    uint64_t begin, end;
+    workers_range(units_of_all(rows, count), 1, t->worker, t->count, &begin, &end);
+    cut(rows, count, begin, end, parts);
+}
+
+bool forward_take(const struct forward_turn *t, struct forward_pieces *p, const uint32_t *rows,
+                  uint32_t count, struct forward_part *parts)
+{
+    const struct forward *f = t->f;
+    if (t->count == 1 || f->stream != NULL) {
+        if (p->over)
+            return false;
+        p->over = true;
+        forward_share(t, rows, count, parts);
+        return true;
+    }
+    atomic_uint *taken = &f->taken[p->layer * STAGE_COUNT + p->stage];
+    uint32_t smallest = (uint32_t)(PIECE_BYTES_MIN / (p->row_bytes * MATMUL_GRAIN)) + 1;
+    uint32_t begin, end;
+    if (!share_take(taken, units_of_all(rows, count), smallest, t->count, &begin, &end))
+        return false;
+    cut(rows, count, begin, end, parts);
+    return true;
 }
 
 /* Weights that come in extents: every worker visits all of them, in the same order, so that none

@@ -60,6 +60,22 @@ void forward_prepare(const struct forward_turn *t, const struct forward_prepare 
 void forward_share(const struct forward_turn *t, const uint32_t *rows, uint32_t count,
                    struct forward_part *parts);
 
+/* The stages of a layer whose rows are taken piece by piece; the output matrix is stage 0 behind
+ * the last layer. */
+enum forward_stage { STAGE_QKV, STAGE_O, STAGE_GATE_UP, STAGE_DOWN, STAGE_COUNT };
+
+struct forward_pieces {
+    uint32_t layer;
+    enum forward_stage stage;
+    size_t row_bytes; /* read for one row: short rows make long pieces */
+    bool over;        /* the only piece has been taken */
+};
+
+/* forward_take - as forward_share, but a piece of what is left; false when nothing is. One worker
+ * alone, and workers of streamed weights, get one piece: all, or their even share. */
+bool forward_take(const struct forward_turn *t, struct forward_pieces *p, const uint32_t *rows,
+                  uint32_t count, struct forward_part *parts);
+
 /* forward_multiply - the part's rows of p, or, when weights are streamed, this worker's share of
  * each extent; no barrier. */
 void forward_multiply(const struct forward_turn *t, const struct forward_product *p,
