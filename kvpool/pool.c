@@ -109,6 +109,17 @@ enum rc kvpool_open(struct kvpool **out, uint32_t block_count, size_t block_byte
     return RC_OK;
 }
 
+uint64_t kvpool_seed(const struct kvpool *p)
+{
+    return p->hash_seed;
+}
+
+void kvpool_set_seed(struct kvpool *p, uint64_t seed)
+{
+    must(p->fresh == 0);
+    p->hash_seed = seed;
+}
+
 void kvpool_close(struct kvpool *p)
 {
     if (p == NULL)

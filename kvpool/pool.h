@@ -41,6 +41,11 @@ uint32_t kvpool_available_count(const struct kvpool *p); /* free, or cached and 
  * first. */
 void kvpool_keep_cached(struct kvpool *p, bool keep);
 
+/* kvpool_seed / kvpool_set_seed - of the hashes, drawn at open so that nobody can prepare texts that
+ * meet; set only to do again what another pool did, before the first block is taken. */
+uint64_t kvpool_seed(const struct kvpool *p);
+void kvpool_set_seed(struct kvpool *p, uint64_t seed);
+
 struct kvpool_stats {
     uint64_t hit_blocks;    /* taken over whole */
     uint64_t fork_tokens;   /* taken over by copies of part of a block */

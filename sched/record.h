@@ -130,7 +130,8 @@ struct sched {
     struct sched_config config;
     struct kvpool *pool;
     struct executor executor;
-    struct clock clock;
+    struct clock clock;      /* of submitters */
+    struct clock step_clock; /* of the scheduler thread */
     uint32_t ctx_tokens; /* what -c, the executor and the pool allow, the least of them */
 
     /* the scheduler thread's */

@@ -15,6 +15,7 @@
 #include "core/mem.h"
 #include "core/must.h"
 #include "kvpool/audit.h"
+#include "sched/journal.h"
 #include "sched/record.h"
 
 #define IDLE_WAIT_US 1000000u /* a sleeping scheduler looks around once a second */
@@ -85,7 +86,11 @@ enum rc sched_open(struct sched **out, const struct sched_config *config, struct
         s->config.patience_us = PATIENCE_US;
     s->pool = pool;
     s->executor = executor;
-    s->clock = clock;
+    s->clock = s->step_clock = clock;
+    if (config->journal != NULL) {
+        s->executor = journal_executor(config->journal, executor);
+        s->step_clock = journal_clock(config->journal, clock);
+    }
     cost_open(&s->cost);
     kvpool_keep_cached(pool, !config->no_prefix_cache);
     uint64_t pool_tokens = (uint64_t)kvpool_block_count(pool) * KV_BLOCK_TOKENS;
@@ -207,33 +212,43 @@ enum rc sched_submit(struct request **out, struct sched *s, const struct request
     return sched_submit_group(out, 1, s, params, fault);
 }
 
+static void take_new(struct sched *s, struct request *r, bool cancelled)
+{
+    uint64_t arrival_us = atomic_load_explicit(&r->arrival_us, memory_order_relaxed);
+    if (s->config.journal != NULL)
+        journal_note_request(s->config.journal, &r->params, arrival_us, r->salt, cancelled);
+    if (s->now_us < arrival_us)
+        s->now_us = arrival_us; /* it came after the step had begun */
+    r->seq.order = s->order_next++;
+}
+
 /* New requests and cancel notices, in the order they came. */
 static void drain_inbox(struct sched *s)
 {
     struct request *r;
     while ((r = ring_pop(s->inbox)) != NULL) {
-        bool notice = r->seq.state != SEQ_NEW;
-        if (!notice) {
-            uint64_t arrival_us = atomic_load_explicit(&r->arrival_us, memory_order_relaxed);
-            if (s->now_us < arrival_us)
-                s->now_us = arrival_us; /* it came after the step had begun */
-            r->seq.order = s->order_next++;
-        }
-        if (r->seq.state != SEQ_DONE && request_cancelled(r))
+        bool notice = r->seq.state != SEQ_NEW, cancelled = request_cancelled(r);
+        if (!notice)
+            take_new(s, r, cancelled);
+        else if (s->config.journal != NULL)
+            journal_note_cancel(s->config.journal, r->seq.order);
+        if (r->seq.state != SEQ_DONE && cancelled)
             sequence_finish(s, r, FINISH_CANCELLED, RC_OK);
         else if (!notice)
             sequence_wait(s, r);
         if (notice)
             request_drop(r);
     }
+    if (s->config.journal != NULL)
+        journal_note_step(s->config.journal);
 }
 
 static enum rc run_plan(struct sched *s, const struct plan *plan)
 {
-    uint64_t begin_us = clock_now_us(&s->clock);
+    uint64_t begin_us = clock_now_us(&s->step_clock);
     enum rc rc = s->executor.run(s->executor.ctx, &plan->batch, s->results);
     uint64_t plan_us = begin_us - s->now_us;
-    s->now_us = clock_now_us(&s->clock);
+    s->now_us = clock_now_us(&s->step_clock);
     uint64_t us = s->now_us - begin_us;
     atomic_store_explicit(&s->counters.step_us, (uint32_t)us, memory_order_relaxed);
     count_up(&s->counters.engine_us, us);
@@ -264,7 +279,7 @@ static void audit_or_die(struct sched *s)
 bool sched_step(struct sched *s)
 {
     must(s->magic == SCHED_MAGIC);
-    s->now_us = clock_now_us(&s->clock);
+    s->now_us = clock_now_us(&s->step_clock);
     drain_inbox(s);
     store_poll(s->pool, false);
     admit_expire(s);

@@ -16,6 +16,7 @@
 #include "sched/request.h"
 
 struct sched;
+struct journal;
 
 struct sched_config {
     uint32_t ctx_tokens;          /* -c: tokens a request may have, prompt and output */
@@ -28,6 +29,7 @@ struct sched_config {
     /* --no-prefix-cache: no request takes over what another computed */
     uint64_t patience_us; /* who waits longer goes before everybody; 0 = half a minute */
     bool no_prefix_cache;
+    struct journal *journal; /* --log-events: what the scheduler is given goes there; or NULL */
     /* --chaos preempt=N: every N steps the youngest gives way; alloc=N: every Nth time that a
      * running sequence wants a block, or a waiting one would begin beside others, none is to be
      * had. 0 = off */

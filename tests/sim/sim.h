@@ -19,6 +19,7 @@ struct sim_options {
     bool fixed;           /* the speed workload: 64 sequences, no faults */
     FILE *log;            /* every plan and event from log_from on, or NULL */
     uint64_t log_from;
+    const char *journal; /* file for all that the scheduler is given, or NULL */
 };
 
 struct sim_outcome {

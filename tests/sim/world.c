@@ -88,6 +88,7 @@ static void draw_sizes(struct world *w, struct executor_limits *limits)
         .requests_max = world_draw(w, 1, world_chance(w, 200) ? 200 : 60),
         .no_prefix_cache = world_chance(w, 150),
         .chaos_preempt_steps = world_chance(w, 200) ? world_draw(w, 1, 30) : 0,
+        .chaos_alloc = world_chance(w, 150) ? world_draw(w, 1, 30) : 0,
     };
 }
 
@@ -107,7 +108,31 @@ static bool open_store(struct world *w)
         .write_bytes_day = world_chance(w, 200) ? world_draw(w, 1, 100) : 0,
         .chaos_io = world_chance(w, 200) ? world_draw(w, 2, 20) : 0,
     };
+    if (w->journal != NULL)
+        journal_store(w->journal, &config);
     return kvpool_open_store(w->pool, &config, &w->violation) == RC_OK;
+}
+
+/* A file for all that the scheduler is given. */
+static bool open_journal(struct world *w)
+{
+    if (w->options->journal == NULL)
+        return true;
+    struct journal_pool head = { w->block_count, 0, kvpool_seed(w->pool) };
+    if (journal_create(&w->journal, w->options->journal, &w->violation) != RC_OK)
+        return false;
+    journal_put_pool(w->journal, &head);
+    return true;
+}
+
+static bool open_sched(struct world *w, const struct executor_limits *limits)
+{
+    struct journal_sched head = { w->config, *limits };
+    if (w->journal != NULL)
+        journal_put_sched(w->journal, &head);
+    w->config.journal = w->journal;
+    return sched_open(&w->sched, &w->config, w->pool, symbolic_executor(&w->symbolic),
+                      clock_virtual(&w->now_us), &w->violation) == RC_OK;
 }
 
 bool world_open(struct world *w, const struct sim_options *options)
@@ -131,19 +156,21 @@ bool world_open(struct world *w, const struct sim_options *options)
         w->symbolic.verify_mask = options->audit_every > 4 ? 63 : 3;
     if (kvpool_open(&w->pool, w->block_count, 0, &w->violation) != RC_OK)
         return false;
+    if (!open_journal(w))
+        return false;
     if (!options->fixed && world_chance(w, 400) && !open_store(w))
         return false;
     if (!options->fixed && world_chance(w, 100))
         /* every hash is the same: only the comparison tells blocks apart */
         w->pool->bucket_mask = 0;
-    return sched_open(&w->sched, &w->config, w->pool, symbolic_executor(&w->symbolic),
-                      clock_virtual(&w->now_us), &w->violation) == RC_OK;
+    return open_sched(w, &limits);
 }
 
 void world_close(struct world *w)
 {
     sched_close(w->sched);
     kvpool_close(w->pool);
+    journal_close(w->journal);
     disk_close(&w->disk);
     symbolic_close(&w->symbolic);
     mem_free(w->clients);

@@ -6,7 +6,7 @@
 #define QUIRE_TESTS_SIM_WORLD_H
 
 #include "core/rng.h"
-#include "sched/sched.h"
+#include "sched/journal.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/symbolic.h"
@@ -71,6 +71,7 @@ struct world {
     struct disk disk;
     struct kvpool *pool;
     struct sched *sched;
+    struct journal *journal;
     struct client *clients; /* [requests_max] */
     uint32_t live;
     /* cancels since the last step: each may keep a record alive until the next one */
