@@ -18,6 +18,7 @@
     X(logits, "logits of every position: quire logits -m MODEL --tokens FILE -o OUT.f32")          \
     X(tokenize, "text to token ids and back: quire tokenize -m MODEL -p TEXT")                     \
     X(quantize, "a model in another format: quire quantize IN.gguf OUT.gguf Q4_K_M")               \
+    X(replay, "run a log of --log-events through the scheduler: quire replay LOG")                 \
     X(inspect, "what a model file holds: quire inspect MODEL [--json | --tensor NAME -o FILE]")    \
     X(fit, "will a model fit, and how fast: quire fit MODEL [--device NAME]")                       \
     X(help, "list the commands, or show a command's flags: quire help run")

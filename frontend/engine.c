@@ -25,6 +25,7 @@
 #include "frontend/budget.h"
 #include "frontend/engine_store.h"
 #include "kvpool/blockfile.h"
+#include "sched/journal.h"
 
 struct engine_thread {
     pthread_t id;
@@ -228,6 +229,31 @@ static void print_end(const struct engine *e)
     engine_store_report(e);
 }
 
+/* --log-events. */
+static enum rc open_journal(struct engine *e, struct fault *fault)
+{
+    if (e->options.log_events == NULL)
+        return RC_OK;
+    struct journal_pool head = {
+        .block_count = kvpool_block_count(e->pool),
+        .block_bytes = kvpool_block_bytes(e->pool),
+        .hash_seed = kvpool_seed(e->pool),
+    };
+    enum rc rc = journal_create(&e->journal, e->options.log_events, fault);
+    if (rc == RC_OK)
+        journal_put_pool(e->journal, &head);
+    return rc;
+}
+
+static void close_journal(struct engine *e)
+{
+    if (e->journal != NULL && journal_failed(e->journal))
+        fprintf(stderr, "warning: --log-events %s could not be written whole\n",
+                e->options.log_events);
+    journal_close(e->journal);
+    e->journal = NULL;
+}
+
 /* The second row of the picture; after an error close_compute cleans up. */
 static enum rc open_compute(struct engine *e, struct fault *fault)
 {
@@ -252,6 +278,8 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
         rc = workers_open(&e->workers, o->threads, NULL, o->threads <= cpus.count, fault);
     if (rc == RC_OK)
         rc = kvpool_open(&e->pool, round_to_blocks(o->kv_tokens), block_bytes, fault);
+    if (rc == RC_OK)
+        rc = open_journal(e, fault);
     if (rc == RC_OK)
         rc = engine_store_open(e, chaos.io, fault);
     if (rc != RC_OK)
@@ -293,7 +321,12 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
         .on_events = e->needs.on_events,
         .on_events_ctx = e->needs.on_events_ctx,
     };
-    rc = sched_open(&e->sched, &sched, e->pool, exec_cpu_executor(e->exec), e->clock, fault);
+    struct executor executor = exec_cpu_executor(e->exec);
+    struct journal_sched head = { sched, executor.limits };
+    if (e->journal != NULL)
+        journal_put_sched(e->journal, &head);
+    sched.journal = e->journal;
+    rc = sched_open(&e->sched, &sched, e->pool, executor, e->clock, fault);
     if (rc == RC_OK && !o->quiet)
         print_start(e, &budget, &cpus);
     return rc;
@@ -309,6 +342,7 @@ static void close_compute(struct engine *e)
     exec_cpu_close(e->exec);
     residency_close(&e->weights);
     kvpool_close(e->pool);
+    close_journal(e);
     blockfile_close(e->blocks);
     e->blocks = NULL;
     workers_close(e->workers);

@@ -47,6 +47,7 @@ struct engine_options {
     uint32_t swap_io;        /* --swap-io: 0 = auto, 1 = plain */
     bool no_prefix_cache;    /* --no-prefix-cache */
     uint32_t audit_steps;    /* --audit */
+    const char *log_events;  /* --log-events */
     const char *chaos;       /* --chaos */
     struct residency_options weights;
 };
@@ -75,6 +76,7 @@ struct engine {
     struct workers *workers;
     struct kvpool *pool;
     struct blockfile *blocks; /* behind the pool, or NULL */
+    struct journal *journal;  /* of all that the scheduler is given, or NULL */
     struct exec_cpu *exec;
     struct residency weights;
     struct sched *sched;

@@ -51,6 +51,8 @@ const struct option engine_option_rows[] = {
       "no request takes over what another has computed" },
     { "--audit", OPTION_U32, AT(audit_steps), 0, 0, "N", NULL,
       "checks every invariant of scheduler and KV pool after every N steps; 0 = never" },
+    { "--log-events", OPTION_TEXT, AT(log_events), 0, 0, "FILE", NULL,
+      "all that the scheduler is given, for `quire replay`: tokens of prompts and answers too" },
     { "--chaos", OPTION_TEXT, AT(chaos), 0, 0, "LIST", NULL,
       "preempt=N,alloc=N,io=N: a preemption every N steps, every Nth allocation of blocks and "
       "transfer fails; answers stay the same" },

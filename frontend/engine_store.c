@@ -11,6 +11,7 @@
 #include "frontend/engine.h"
 #include "kvpool/blockfile.h"
 #include "kvpool/store.h"
+#include "sched/journal.h"
 
 #define SLOTS_PER_BLOCK 4u
 
@@ -84,6 +85,8 @@ enum rc engine_store_open(struct engine *e, uint32_t chaos_io, struct fault *fau
         .write_bytes_day = o->swap_day_bytes,
         .chaos_io = chaos_io,
     };
+    if (e->journal != NULL)
+        journal_store(e->journal, &config);
     return kvpool_open_store(e->pool, &config, fault);
 }
 

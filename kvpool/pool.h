@@ -41,8 +41,8 @@ uint32_t kvpool_available_count(const struct kvpool *p); /* free, or cached and 
  * first. */
 void kvpool_keep_cached(struct kvpool *p, bool keep);
 
-/* kvpool_seed / kvpool_set_seed - of the hashes, drawn at open so that nobody can prepare texts that
- * meet; set only to do again what another pool did, before the first block is taken. */
+/* kvpool_seed / kvpool_set_seed - of the hashes, drawn at open so that nobody can prepare texts
+ * that meet; set only to do again what another pool did, before the first block is taken. */
 uint64_t kvpool_seed(const struct kvpool *p);
 void kvpool_set_seed(struct kvpool *p, uint64_t seed);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* journal - one step in the file:
  *
- *   T now  (R request | C order)*  S  (t now | O rc | E ends)*  P hash rows spans rc tokens  T now ...
+ *   T now  (R request | C order)*  S  (t now | O rc | E ends)*  P hash rows spans rc tokens  T now
  *
  * The inbox stands before S, so that a replay can fill its own before it takes the step. All is
  * written before the step is planned: what a crash leaves behind ends with the step that crashed.
@@ -16,6 +16,7 @@
 
 #include "core/mem.h"
 #include "core/must.h"
+#include "core/str.h"
 
 #define FIRST_LINE "quire events 1\n"
 #define HEAD_BYTES 2048u
@@ -224,15 +225,15 @@ static bool take_fields(struct journal *j, enum journal_kind kind, const struct 
     char line[HEAD_BYTES];
     if (!take_kind(j, kind) || fgets(line, sizeof line, j->file) == NULL)
         return false;
-    char *save = NULL;
+    struct str rest = str_trim(str_of(line)), word, name;
     size_t seen = 0;
-    for (char *word = strtok_r(line, " \n", &save); word != NULL;
-         word = strtok_r(NULL, " \n", &save), seen++) {
-        uint64_t value;
-        size_t len = seen < count ? strlen(fields[seen].name) : 0;
-        if (seen == count || strncmp(word, fields[seen].name, len) != 0 || word[len] != '=' ||
-            sscanf(word + len + 1, "%" SCNu64, &value) != 1 ||
-            (fields[seen].bytes < 8 && value >> (8 * fields[seen].bytes) != 0))
+    for (; str_cut(&rest, ' ', &word); seen++) {
+        uint64_t value, most = UINT64_MAX;
+        if (seen == count || !str_cut(&word, '=', &name) ||
+            !str_equal(name, str_of(fields[seen].name)))
+            return false;
+        most >>= 64 - 8 * fields[seen].bytes;
+        if (!str_parse_u64(word, 0, most, &value))
             return false;
         memcpy((char *)base + fields[seen].offset, &value, fields[seen].bytes);
     }

@@ -16,8 +16,8 @@ struct replay {
     char text[256];
 };
 
-/* replay_log - audit_steps: sched_audit after every so many steps, which counts as a difference when
- * it finds something; 0 = never. */
+/* replay_log - audit_steps: sched_audit after every so many steps, which counts as a difference
+ * when it finds something; 0 = never. */
 enum rc replay_log(struct replay *out, const char *path, uint32_t audit_steps,
                    struct fault *fault) ATTR_MUST_USE;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* plan - what planning a step costs beside computing it, in the real engine.
- *     plan -m MODEL [--steps N] [flags of the engine; --max-rows 64 if not given]
- * So many sequences as --max-rows says decode at once, while as many wait in the queue; then N steps
- * are run. Inside the clock, beside the executor's: inbox, deadlines, admission, the plan with its
- * block tables; the scheduler's own clock, in microseconds. The commit is not in it. */
+/* planning - what planning a step costs beside computing it, in the real engine.
+ *     planning -m MODEL [--steps N] [flags of the engine; --max-rows 64 if not given]
+ * So many sequences as --max-rows says decode at once, while as many wait in the queue; then N
+ * steps are run. Inside the clock, beside the executor's: inbox, deadlines, admission, the plan
+ * with its block tables; the scheduler's own clock, in microseconds. The commit is not in it. */
 #include <stdio.h>
 
 #include "core/mem.h"
@@ -55,10 +55,10 @@ int main(int argc, char **argv)
     options.rows_max = 64;
     options.quiet = true;
     struct option_group groups[] = {
-        { "plan", flag_rows, 1, &flags },
+        { "planning", flag_rows, 1, &flags },
         { "engine", engine_option_rows, engine_option_count, &options },
     };
-    struct option_set set = { .command = "plan",
+    struct option_set set = { .command = "planning",
                               .usage = "-m MODEL",
                               .purpose = "What planning a step costs.",
                               .groups = groups,
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     struct engine e;
     struct fault fault;
     if (engine_open(&e, &options, &needs, &fault) != RC_OK)
-        return engine_complain("plan", &fault);
+        return engine_complain("planning", &fault);
     struct rng rng = rng_seeded(1);
     bool good = true;
     for (uint32_t i = 0; good && i < needs.requests_max; i++)
@@ -78,5 +78,5 @@ int main(int argc, char **argv)
     if (good)
         measure(&e, flags.steps);
     engine_close(&e);
-    return good ? 0 : engine_complain("plan", &fault);
+    return good ? 0 : engine_complain("planning", &fault);
 }
