@@ -254,6 +254,16 @@ static void close_journal(struct engine *e)
     e->journal = NULL;
 }
 
+static enum rc open_sched(struct engine *e, struct sched_config *config, struct fault *fault)
+{
+    struct executor executor = exec_cpu_executor(e->exec);
+    struct journal_sched head = { *config, executor.limits };
+    if (e->journal != NULL)
+        journal_put_sched(e->journal, &head);
+    config->journal = e->journal;
+    return sched_open(&e->sched, config, e->pool, executor, e->clock, fault);
+}
+
 /* The second row of the picture; after an error close_compute cleans up. */
 static enum rc open_compute(struct engine *e, struct fault *fault)
 {
@@ -321,12 +331,7 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
         .on_events = e->needs.on_events,
         .on_events_ctx = e->needs.on_events_ctx,
     };
-    struct executor executor = exec_cpu_executor(e->exec);
-    struct journal_sched head = { sched, executor.limits };
-    if (e->journal != NULL)
-        journal_put_sched(e->journal, &head);
-    sched.journal = e->journal;
-    rc = sched_open(&e->sched, &sched, e->pool, executor, e->clock, fault);
+    rc = open_sched(e, &sched, fault);
     if (rc == RC_OK && !o->quiet)
         print_start(e, &budget, &cpus);
     return rc;

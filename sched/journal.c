@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* journal - one step in the file:
  *
- *   T now  (R request | C order)*  S  (t now | O rc | E ends)*  P hash rows spans rc tokens  T now
+ *   T now  (R request | C order)*  S  (t now | O rc | E ends)*  P hash ... tokens  T now
  *
  * The inbox stands before S, so that a replay can fill its own before it takes the step. All is
  * written before the step is planned: what a crash leaves behind ends with the step that crashed.
- * Of a plan only a hash is kept, of its results only what the scheduler looks at. */
+ * Of a plan a hash and its size are kept, of its results what the scheduler looks at: code, pace,
+ * tokens. */
 #include "sched/journal.h"
 
 #include <errno.h>
@@ -38,6 +39,7 @@ struct journal {
     bool ended;
     struct timeline step_time, store_time;
     struct executor executor;
+    struct executor_pace pace; /* of the last step */
     struct blockio io;
     uint64_t busy; /* transfers under way, a bit each */
     char difference[200];
@@ -338,6 +340,10 @@ static enum rc record_run(struct journal *j, const struct batch *b, struct batch
     put(j, b->row_count);
     put(j, b->span_count);
     put(j, rc);
+    if (j->executor.pace != NULL)
+        j->pace = j->executor.pace(j->executor.ctx);
+    put(j, j->pace.read_us);
+    put(j, j->pace.wait_us);
     for (uint32_t i = 0; i < b->output_count && rc == RC_OK; i++)
         if (b->outputs[i].sample)
             put(j, (uint64_t)results[i].token);
@@ -350,6 +356,8 @@ static enum rc play_run(struct journal *j, const struct batch *b, struct batch_r
         return RC_IO;
     uint64_t hash = journal_take_value(j), rows = journal_take_value(j);
     uint64_t spans = journal_take_value(j), rc = journal_take_value(j);
+    j->pace.read_us = journal_take_value(j);
+    j->pace.wait_us = journal_take_value(j);
     if (!j->ended && (hash != hash_plan(b) || rc >= RC_COUNT)) {
         journal_set_difference(
             j, "the plan has %u rows of %u sequences, the log one of %" PRIu64 " rows of %" PRIu64,
@@ -374,10 +382,16 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
     return j->playing ? play_run(j, b, results) : record_run(j, b, results);
 }
 
+static struct executor_pace pace(void *ctx)
+{
+    const struct journal *j = ctx;
+    return j->pace;
+}
+
 struct executor journal_executor(struct journal *j, struct executor inner)
 {
     j->executor = inner;
-    return (struct executor){ j, inner.limits, run };
+    return (struct executor){ j, inner.limits, run, pace };
 }
 
 static enum rc start_transfer(void *ctx, bool write, uint32_t slot, uint32_t block, uint32_t tag)

@@ -27,13 +27,10 @@ def test_logged_batch_gives_the_same_plans():
 
 
 def test_changed_log_is_noticed_at_its_step():
-    log = bytearray(log_a_batch())
-    log[len(log) // 2] ^= 1
-    write("changed", bytes(log))
-    p = quire("replay", path("changed"), status=None)
-    check(p.returncode in (1, 3), p.returncode)
-    if p.returncode == 1:
-        check(b"differs at step " in p.stdout, p.stdout)
+    log = log_a_batch().replace(b"chunk_tokens=16 ", b"chunk_tokens=15 ")
+    write("changed", log)
+    out = quire("replay", path("changed"), status=1).stdout
+    check(b": differs at step " in out and b"the log one of" in out, out)
 
 
 def test_cut_log_is_played_to_its_end():
