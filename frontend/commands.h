@@ -20,7 +20,7 @@
     X(quantize, "a model in another format: quire quantize IN.gguf OUT.gguf Q4_K_M")               \
     X(replay, "run a log of --log-events through the scheduler: quire replay LOG")                 \
     X(inspect, "what a model file holds: quire inspect MODEL [--json | --tensor NAME -o FILE]")    \
-    X(fit, "will a model fit, and how fast: quire fit MODEL [--device NAME]")                       \
+    X(fit, "will a model fit, and how fast: quire fit MODEL [--device NAME]")                      \
     X(help, "list the commands, or show a command's flags: quire help run")
 
 #define COMMAND_DECLARE(name, purpose) int cmd_##name(int argc, char **argv);
