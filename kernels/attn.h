@@ -71,9 +71,10 @@ struct attn_kernels {
     void (*store)(float *out, const float *o, float sum, uint32_t head_dim);
 };
 
-/* attn_fill_ref - fills every slot. attn_fill_avx2 - overrides what it has; x86 only. */
+/* attn_fill_ref - fills every slot. attn_fill_<level> - overrides what that level has. */
 void attn_fill_ref(struct attn_kernels *k);
 void attn_fill_avx2(struct attn_kernels *k);
+void attn_fill_neon(struct attn_kernels *k);
 
 /* attn_keys - how many of block b's keys a row sees. */
 static inline uint32_t attn_keys(const struct attn_row *row, uint32_t b)

@@ -32,8 +32,11 @@ void kernels_open(struct kernels *k, enum isa isa)
     if (k->isa == ISA_AVX512VNNI)
         matmul_fill_avx512vnni(&k->matmul);
 #elif defined(__aarch64__)
-    if (k->isa >= ISA_NEON)
+    if (k->isa >= ISA_NEON) {
         matmul_fill_neon(&k->matmul);
+        vec_fill_neon(&k->vec);
+        attn_fill_neon(&k->attn);
+    }
     if (k->isa >= ISA_DOTPROD)
         matmul_fill_dotprod(&k->matmul);
     if (k->isa >= ISA_I8MM)

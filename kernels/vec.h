@@ -42,8 +42,9 @@ struct vec_kernels {
     void (*hadamard)(float *x, uint32_t n, uint32_t size, float scale);
 };
 
-/* vec_fill_ref - fills every slot. vec_fill_avx2 - overrides what it has; x86 only. */
+/* vec_fill_ref - fills every slot. vec_fill_<level> - overrides what that level has. */
 void vec_fill_ref(struct vec_kernels *k);
 void vec_fill_avx2(struct vec_kernels *k);
+void vec_fill_neon(struct vec_kernels *k);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ops_avx512vnni - the operations of kernels/tile/tile.h on sixteen lanes of AVX-512 (F, BW, DQ,
- * VL) with VNNI. Two vectors make a tile of 32 rows: every broadcast activation serves two products,
- * and eight columns take 16 of the 32 registers.
+ * VL) with VNNI. Two vectors make a tile of 32 rows: every broadcast activation serves two
+ * products, and eight columns take 16 of the 32 registers.
  * With OPS_MODEL the intrinsics come from a model in C instead (tests/kernels/x86), so that these
  * lines are checked where no such processor is. */
 #ifndef QUIRE_KERNELS_X86_OPS_AVX512VNNI_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every level that this machine has, or models, against the scalar reference, by memcmp: weight
- * products, their f32 form and the quantizer. Outputs start as the same junk on both sides, so a write
- * outside the range, or a missing one, shows too. Weights end at an unmapped page. */
+ * products, their f32 form and the quantizer. Outputs start as the same junk on both sides, so a
+ * write outside the range, or a missing one, shows too. Weights end at an unmapped page. */
 #include "tests/unit/test.h"
 
 #include <math.h>
