@@ -127,9 +127,13 @@ static void accept_some(struct server *s, int listener)
 {
     for (int i = 0; i < 64; i++) {
         char peer[48];
-        if (s->conn_count >= s->options.connections && !make_room(s)) {
-            watch_listeners(s, false);
-            return;
+        if (s->conn_count >= s->options.connections) {
+            if (i > 0)
+                return; /* whether there is another one, epoll will say */
+            if (!make_room(s)) {
+                watch_listeners(s, false);
+                return;
+            }
         }
         int fd = listen_accept(listener, peer);
         if (fd >= 0)
@@ -313,8 +317,9 @@ static void take_events(struct server *s, const struct epoll_event *events, int 
 /* Until the end of the drain, or until loading has failed. */
 static void loop(struct server *s)
 {
-    sigset_t during;
-    pthread_sigmask(SIG_SETMASK, NULL, &during);
+    sigset_t during, blocked;
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    during = blocked;
     sigdelset(&during, SIGTERM);
     sigdelset(&during, SIGINT);
     uint64_t ticked_us = 0;
@@ -325,6 +330,9 @@ static void loop(struct server *s)
         int n = epoll_pwait(s->epoll_fd, events, EVENTS_MAX, busy ? TICK_MS : -1, &during);
         must(n >= 0 || errno == EINTR);
         take_events(s, events, n > 0 ? n : 0);
+        /* epoll_pwait lets no signal in while there are always events */
+        pthread_sigmask(SIG_SETMASK, &during, NULL);
+        pthread_sigmask(SIG_SETMASK, &blocked, NULL);
         int loaded = atomic_load_explicit(&s->loaded, memory_order_acquire);
         if (loaded == 2)
             return;
