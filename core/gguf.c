@@ -381,6 +381,14 @@ enum rc gguf_advise(const struct gguf *g, enum gguf_advice advice)
     return RC_OK;
 }
 
+struct hash gguf_digest(const struct gguf *g)
+{
+    struct hash h = { 0 };
+    for (uint32_t i = 0; i < g->file_count; i++)
+        h = hash_bytes(h, g->files[i].base, g->files[i].bytes);
+    return h;
+}
+
 size_t gguf_key_count(const struct gguf *g)
 {
     must(g->magic == GGUF_MAGIC);

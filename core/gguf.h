@@ -18,6 +18,7 @@
 
 #include "core/dtype.h"
 #include "core/err.h"
+#include "core/hash.h"
 
 struct gguf;
 
@@ -89,6 +90,9 @@ enum gguf_advice {
 /* gguf_advise - how the tensors will be read. RC_IO or RC_NO_MEMORY, with errno set, when the
  * system does not follow. */
 enum rc gguf_advise(const struct gguf *g, enum gguf_advice advice) ATTR_MUST_USE;
+
+/* gguf_digest - of every byte of every file: reads them all. */
+struct hash gguf_digest(const struct gguf *g);
 
 size_t gguf_key_count(const struct gguf *g);
 const struct gguf_key *gguf_key_at(const struct gguf *g, size_t index);

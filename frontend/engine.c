@@ -226,7 +226,6 @@ static void print_end(const struct engine *e)
             (unsigned long long)s.steps, (unsigned long long)s.rows,
             (unsigned long long)s.preemptions, (unsigned long long)s.cached_tokens,
             (unsigned long long)s.io_waits);
-    engine_store_report(e);
 }
 
 /* --log-events. */
@@ -290,8 +289,6 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
         rc = kvpool_open(&e->pool, round_to_blocks(o->kv_tokens), block_bytes, fault);
     if (rc == RC_OK)
         rc = open_journal(e, fault);
-    if (rc == RC_OK)
-        rc = engine_store_open(e, chaos.io, fault);
     if (rc != RC_OK)
         return rc;
     struct exec_cpu_config config = {
@@ -312,6 +309,9 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
     uint64_t scratch = exec_cpu_scratch_bytes(e->exec);
     if (kv_bytes + scratch > budget.available_bytes)
         return say_no_fit(e, kv_bytes, scratch, &budget, fault);
+    rc = engine_store_open(e, chaos.io, fault);
+    if (rc != RC_OK)
+        return rc;
     struct residency_needs weights = { budget.available_bytes, kv_bytes + scratch, o->threads };
     rc = residency_open(&e->weights, &o->weights, &weights, e->model, e->gguf, fault);
     if (rc != RC_OK)
@@ -343,6 +343,7 @@ static void close_compute(struct engine *e)
         if (e->options.verbose > 0)
             print_end(e);
         sched_close(e->sched);
+        engine_store_report(e);
     }
     exec_cpu_close(e->exec);
     residency_close(&e->weights);

@@ -42,6 +42,7 @@ struct engine_options {
     bool quiet;            /* -q */
     /* what fails when, and who looks (frontend/engine_store.h) */
     const char *swap;        /* --swap */
+    const char *cache_file;  /* --cache-file */
     uint64_t swap_bytes;     /* --swap-size */
     uint64_t swap_day_bytes; /* --swap-day */
     uint32_t swap_io;        /* --swap-io: 0 = auto, 1 = plain */

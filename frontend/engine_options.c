@@ -39,10 +39,14 @@ const struct option engine_option_rows[] = {
       "highest instruction set to use: auto, scalar, avx2, ... (same results)" },
     { "--act", OPTION_CHOICE, AT(act), 0, 0, "KIND", act_choices,
       "activations: int8, or f32 (slow; the yardstick)" },
-    { "--swap", OPTION_TEXT, AT(swap), 0, 0, "DIR", NULL,
-      "blocks that a preempted request will want again go to a nameless file in DIR" },
+    { "--swap", OPTION_TEXT, AT(swap), 0, 0, "PATH", NULL,
+      "blocks that a preempted request will want again go to PATH: a directory (a nameless file "
+      "there) or a file" },
+    { "--cache-file", OPTION_TEXT, AT(cache_file), 0, 0, "FILE", NULL,
+      "like --swap FILE, and all other finished blocks go there, too: the next start finds them" },
     { "--swap-size", OPTION_U64, AT(swap_bytes), 0, 0, "BYTES", NULL,
-      "of that file; 0 = four times the KV pool, at most half of what is free on the disk" },
+      "of that file; 0 = as it is, or four times the KV pool, at most half of what is free on the "
+      "disk" },
     { "--swap-day", OPTION_U64, AT(swap_day_bytes), 0, 0, "BYTES", NULL,
       "written to it in a day at most (flash wears out); beyond that blocks are computed again" },
     { "--swap-io", OPTION_CHOICE, AT(swap_io), 0, 0, "KIND", swap_io_choices,

@@ -21,12 +21,13 @@ struct chaos {
 /* chaos_parse - text may be NULL. */
 enum rc chaos_parse(struct chaos *out, const char *text, struct fault *fault) ATTR_MUST_USE;
 
-/* engine_store_open - between the pool and its first use; nothing without --swap. */
+/* engine_store_open - between the pool and its first use; nothing without
+ * --swap or --cache-file. A file that cannot be used leaves a warning. */
 enum rc engine_store_open(struct engine *e, uint32_t chaos_io, struct fault *fault) ATTR_MUST_USE;
 
-/* engine_store_print - the start line; engine_store_report - what it did, before the pool is
- * closed. On stderr. */
+/* engine_store_print - the start line; engine_store_report - writes what is left, and with
+ * -v says what was done; before the pool is closed. On stderr. */
 void engine_store_print(const struct engine *e);
-void engine_store_report(const struct engine *e);
+void engine_store_report(struct engine *e);
 
 #endif

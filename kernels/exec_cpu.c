@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hash.h"
 #include "core/mem.h"
 #include "core/must.h"
 #include "kernels/forward.h"
@@ -338,4 +339,13 @@ uint64_t exec_cpu_kv_bytes(const struct exec_cpu *e)
 enum isa exec_cpu_isa(const struct exec_cpu *e)
 {
     return e->f.k.isa;
+}
+
+uint64_t exec_cpu_kv_id(const struct exec_cpu *e)
+{
+    const struct kv_layout *l = &e->f.kv;
+    const uint64_t parts[] = { KERNELS_NUMERICS, KV_BLOCK_TOKENS, KV_SPLIT_TOKENS, e->f.act_f32,
+                               l->head_dim,      l->value_offset, l->head_bytes,   l->layer_bytes,
+                               l->block_bytes,   l->types.k,      l->types.v };
+    return hash_bytes((struct hash){ 0 }, parts, sizeof parts).a;
 }

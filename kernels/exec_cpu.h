@@ -55,6 +55,10 @@ uint64_t exec_cpu_weight_bytes(const struct exec_cpu *e);
  * sequence, and of sequences with common blocks, share reads: so it may be far below the sum of
  * what each row sees. */
 uint64_t exec_cpu_kv_bytes(const struct exec_cpu *e);
+
+/* exec_cpu_kv_id - what the bytes of a KV block depend on besides the weights and its tokens: the
+ * numerics, the kind of activations, the layout with its types. */
+uint64_t exec_cpu_kv_id(const struct exec_cpu *e);
 enum isa exec_cpu_isa(const struct exec_cpu *e);
 
 #endif

@@ -6,6 +6,10 @@
 #ifndef QUIRE_KERNELS_KERNELS_H
 #define QUIRE_KERNELS_KERNELS_H
 
+/* Names the bits that a step computes: raised by any change of them, so that keys and values that
+ * another version has left in a file are not taken for one's own. */
+#define KERNELS_NUMERICS 1u
+
 #include "core/cpu.h"
 #include "kernels/attn.h"
 #include "kernels/matmul.h"

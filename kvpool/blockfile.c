@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* blockfile - slot i is bytes [i, i + 1) x block_bytes of a file that has no name, so that
- * nothing is left behind whatever ends the process. Space is reserved at open: a full disk is
- * found then. A transfer that the kernel cuts short goes on where it stopped; one that moves
+ * nothing is left behind whatever ends the process; its space is reserved at open, where a full
+ * disk is found. Or of a named one, after its index (blockindex.h); that takes space as it fills,
+ * and a full disk makes transfers fail. A transfer that the kernel cuts short goes on where it stopped; one that moves
  * nothing has failed. With plain calls start does the work and collect only tells: same results,
  * same order of events for the store, but the scheduler waits for the disk. */
 #include "kvpool/blockfile.h"
@@ -11,6 +12,7 @@
 #include <liburing.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/mem.h"
@@ -27,10 +29,13 @@ struct op {
 };
 
 struct blockfile {
-    int fd;
-    bool direct, uring;
+    int fd; /* of the slots */
+    bool named, direct, uring;
     char *base;
     size_t block_bytes;
+    off_t data_begin;
+    uint32_t slot_count;
+    struct blockindex index; /* when named */
     struct io_uring ring;
     struct op ops[DEPTH];
 };
@@ -58,25 +63,56 @@ static int open_nameless(const char *directory, bool *direct)
     return fd;
 }
 
-static enum rc reserve(struct blockfile *f, const char *directory, uint32_t slot_count,
-                       struct fault *fault)
+static enum rc reserve(struct blockfile *f, const struct blockfile_config *c, struct fault *fault)
 {
     off_t bytes;
-    if (__builtin_mul_overflow((off_t)f->block_bytes, (off_t)slot_count, &bytes))
-        return fault_set(fault, RC_NO_FIT, "block file of %u blocks is too large", slot_count);
+    if (__builtin_mul_overflow((off_t)f->block_bytes, (off_t)c->slot_count, &bytes))
+        return fault_set(fault, RC_NO_FIT, "block file of %u blocks is too large", c->slot_count);
     int failed = posix_fallocate(f->fd, 0, bytes);
     if (failed == EOPNOTSUPP || failed == EINVAL)
         failed = ftruncate(f->fd, bytes) == 0 ? 0 : errno;
     if (failed == 0)
         return RC_OK;
     errno = failed;
-    return fault_set_errno(fault, RC_NO_FIT, "block file in %s: cannot have %lld MiB", directory,
+    return fault_set_errno(fault, RC_NO_FIT, "block file in %s: cannot have %lld MiB", c->path,
                            (long long)(bytes >> 20));
 }
 
-enum rc blockfile_open(struct blockfile **out, const char *directory, const struct kvpool *pool,
-                       uint32_t slot_count, bool uring, struct fault *fault)
+static enum rc use_nameless(struct blockfile *f, const struct blockfile_config *c,
+                            struct fault *fault)
 {
+    f->slot_count = c->slot_count;
+    f->fd = open_nameless(c->path, &f->direct);
+    if (f->fd < 0)
+        return fault_set_errno(fault, RC_IO, "block file in %s", c->path);
+    return reserve(f, c, fault);
+}
+
+/* The slots through a descriptor of their own, so that they may go past the page cache: the same
+ * file, whatever happens to its name. */
+static enum rc use_named(struct blockfile *f, const struct blockfile_config *c, struct fault *fault)
+{
+    char self[64];
+    f->named = true;
+    f->index.key = c->key;
+    f->index.block_bytes = f->block_bytes;
+    enum rc rc = blockindex_open(&f->index, c->path, c->slot_count, c->exact, fault);
+    if (rc != RC_OK)
+        return rc;
+    f->slot_count = f->index.slot_count;
+    f->data_begin = f->index.data_begin;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", f->index.fd);
+    f->fd = open(self, O_RDWR | O_CLOEXEC | O_DIRECT);
+    f->direct = f->fd >= 0;
+    if (!f->direct)
+        f->fd = fcntl(f->index.fd, F_DUPFD_CLOEXEC, 0);
+    return f->fd >= 0 ? RC_OK : fault_set_errno(fault, RC_IO, "block file %s", c->path);
+}
+
+enum rc blockfile_open(struct blockfile **out, const struct blockfile_config *config,
+                       const struct kvpool *pool, struct fault *fault)
+{
+    struct stat st;
     *out = NULL;
     must(kvpool_base(pool) != NULL);
     struct blockfile *f = mem_alloc(sizeof *f);
@@ -84,14 +120,14 @@ enum rc blockfile_open(struct blockfile **out, const char *directory, const stru
         return fault_set(fault, RC_NO_MEMORY, "block file: out of memory");
     f->base = kvpool_base(pool);
     f->block_bytes = kvpool_block_bytes(pool);
-    f->fd = open_nameless(directory, &f->direct);
-    enum rc rc = f->fd < 0 ? fault_set_errno(fault, RC_IO, "block file in %s", directory)
-                           : reserve(f, directory, slot_count, fault);
+    f->fd = f->index.fd = -1;
+    bool directory = stat(config->path, &st) == 0 && S_ISDIR(st.st_mode);
+    enum rc rc = directory ? use_nameless(f, config, fault) : use_named(f, config, fault);
     if (rc != RC_OK) {
         blockfile_close(f);
         return rc;
     }
-    f->uring = uring && io_uring_queue_init(DEPTH, &f->ring, 0) == 0;
+    f->uring = !config->plain && io_uring_queue_init(DEPTH, &f->ring, 0) == 0;
     *out = f;
     return RC_OK;
 }
@@ -104,7 +140,18 @@ void blockfile_close(struct blockfile *f)
         io_uring_queue_exit(&f->ring);
     if (f->fd >= 0)
         close(f->fd);
+    blockindex_close(&f->index);
     mem_free(f);
+}
+
+uint32_t blockfile_slot_count(const struct blockfile *f)
+{
+    return f->slot_count;
+}
+
+const struct blockindex *blockfile_index(const struct blockfile *f)
+{
+    return f->named ? &f->index : NULL;
 }
 
 bool blockfile_uring(const struct blockfile *f)
@@ -126,7 +173,7 @@ static char *memory_of(const struct blockfile *f, const struct op *op)
 
 static off_t offset_of(const struct blockfile *f, const struct op *op)
 {
-    return (off_t)op->slot * (off_t)f->block_bytes + (off_t)op->moved;
+    return f->data_begin + (off_t)op->slot * (off_t)f->block_bytes + (off_t)op->moved;
 }
 
 /* Books what one call moved; true when the transfer has ended. */
@@ -218,7 +265,25 @@ static uint32_t collect(void *ctx, struct blockio_end *out, uint32_t max, bool w
     return count;
 }
 
+static bool recall(void *ctx, uint32_t slot, struct block_record *out)
+{
+    struct blockfile *f = ctx;
+    return blockindex_read(&f->index, slot, out);
+}
+
+static void note(void *ctx, uint32_t slot, const struct block_record *record)
+{
+    struct blockfile *f = ctx;
+    blockindex_write(&f->index, slot, record);
+}
+
 struct blockio blockfile_io(struct blockfile *f)
 {
-    return (struct blockio){ f, DEPTH, start, collect };
+    struct blockio io = { .ctx = f, .depth = DEPTH, .start = start, .collect = collect };
+    if (f->named) {
+        io.recall = recall;
+        io.note = note;
+        io.seed = f->index.seed;
+    }
+    return io;
 }

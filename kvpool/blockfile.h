@@ -1,28 +1,43 @@
 /* SPDX-License-Identifier: MIT */
-/* blockfile - blocks in a nameless file: through io_uring, past the page cache where the file
- * system allows it; with plain calls where io_uring is refused.
+/* blockfile - blocks in a file: through io_uring, past the page cache where the file system allows
+ * it; with plain calls where io_uring is refused.
  *   owner    the scheduler thread
- *   errors   at open: RC_IO or RC_NO_FIT (the disk has not that much room), with the directory
- *   memory   of the file on disk; it is gone with the process, whatever ends it */
+ *   errors   at open: RC_IO or RC_NO_FIT (the disk has not that much room), with the path; of a
+ *            named file also RC_CORRUPT and RC_AGAIN (blockindex.h)
+ *   memory   of the file on disk. A nameless file is gone with the process, whatever ends it; a
+ *            named one holds what it held */
 #ifndef QUIRE_KVPOOL_BLOCKFILE_H
 #define QUIRE_KVPOOL_BLOCKFILE_H
 
 #include <stddef.h>
 
-#include "kvpool/blockio.h"
+#include "core/hash.h"
+#include "kvpool/blockindex.h"
 #include "kvpool/pool.h"
 
 struct blockfile;
 
-/* blockfile_open - room for slot_count blocks of the pool in a file in directory. uring false:
- * plain calls only. */
-enum rc blockfile_open(struct blockfile **out, const char *directory, const struct kvpool *pool,
-                       uint32_t slot_count, bool uring, struct fault *fault) ATTR_MUST_USE;
+struct blockfile_config {
+    const char *path; /* a directory: a nameless file there; else the file itself */
+    uint32_t slot_count;
+    bool exact;      /* slot_count is a wish of the user: else a named file keeps its own */
+    bool plain;      /* plain calls only */
+    struct hash key; /* what the bytes of a block depend on besides tokens, of a named file */
+};
+
+/* blockfile_open - room for slot_count blocks of the pool. */
+enum rc blockfile_open(struct blockfile **out, const struct blockfile_config *config,
+                       const struct kvpool *pool, struct fault *fault) ATTR_MUST_USE;
 
 /* blockfile_close - after the pool that uses it. */
 void blockfile_close(struct blockfile *f);
 
 struct blockio blockfile_io(struct blockfile *f);
+
+uint32_t blockfile_slot_count(const struct blockfile *f);
+
+/* blockfile_index - of a named file, else NULL: what was found in it. */
+const struct blockindex *blockfile_index(const struct blockfile *f);
 
 bool blockfile_uring(const struct blockfile *f);
 

@@ -12,6 +12,14 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/limits.h"
+
+/* What is in a slot, as a file that outlives the process keeps it. */
+struct block_record {
+    uint64_t chain_a, chain_b; /* all tokens up to the end of the block, and its salt */
+    uint64_t sum;              /* of its bytes */
+    int32_t tokens[KV_BLOCK_TOKENS];
+};
 
 struct blockio_end {
     uint32_t tag;
@@ -25,6 +33,11 @@ struct blockio {
     enum rc (*start)(void *ctx, bool write, uint32_t slot, uint32_t block, uint32_t tag);
     /* Ends of transfers, in any order, at most max; with wait it sleeps until there is one. */
     uint32_t (*collect)(void *ctx, struct blockio_end *out, uint32_t max, bool wait);
+    /* Of a file that outlives the process, else NULL and 0: what a slot holds from an earlier one
+     * (false: nothing), what it holds now (NULL: nothing), and the seed of the chains. */
+    bool (*recall)(void *ctx, uint32_t slot, struct block_record *out);
+    void (*note)(void *ctx, uint32_t slot, const struct block_record *record);
+    uint64_t seed;
 };
 
 #endif

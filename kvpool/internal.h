@@ -61,6 +61,7 @@ struct block {
     uint8_t io;           /* enum block_io */
     bool holds_parent;    /* was read from the store: a pin on its parent, as long as it is used */
     bool owed;            /* a preempted sequence would miss it */
+    bool tidied;          /* store_tidy need not look at it again */
     bool indexed;         /* found by its tokens: all 32 are known, though maybe not yet computed */
     uint32_t audit_table; /* scratch of the audit: last table seen with it */
 };

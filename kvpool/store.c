@@ -19,12 +19,14 @@
 
 #include <string.h>
 
+#include "core/hash.h"
 #include "core/mem.h"
 #include "core/must.h"
 #include "kvpool/internal.h"
 
 #define DAY_US 86400000000u
 #define ENDS_AT_ONCE 16u
+#define TIDY_LOOKS 64u /* blocks that store_tidy looks at in a call */
 
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_FILLED };
 
@@ -41,7 +43,8 @@ struct slot {
 struct transfer {
     uint32_t block, gen, slot;
     uint32_t under_way; /* transfers when it began, itself included */
-    uint64_t begin_us;
+    uint32_t poll;               /* the last one before it */
+    uint64_t begin_us, start_us; /* when; how long starting it took: all of it, with plain calls */
     bool busy;
     bool write;
 };
@@ -59,8 +62,52 @@ struct store {
     uint64_t day_begin_us, day_bytes;
     uint64_t ends; /* counted for chaos */
     uint32_t token_us;
+    uint32_t polls;
+    uint32_t tidy_at; /* block that store_tidy looks at next */
     struct store_stats stats;
 };
+
+static void slot_fill(struct store *s, uint32_t at)
+{
+    struct slot *slot = &s->slots[at];
+    uint32_t *bucket = &s->buckets[(uint32_t)slot->chain.b & s->bucket_mask];
+    slot->state = SLOT_FILLED;
+    slot->hash_next = *bucket;
+    *bucket = at;
+}
+
+/* What the file has from an earlier process: its chains begin with the file's own seed. */
+static void recall_slots(struct kvpool *p)
+{
+    struct store *s = p->store;
+    p->hash_seed = s->config.io.seed;
+    for (uint32_t at = 0; at < s->config.slot_count; at++) {
+        struct block_record r;
+        struct slot *slot = &s->slots[at];
+        if (!s->config.io.recall(s->config.io.ctx, at, &r))
+            continue;
+        struct chain chain = { r.chain_a, r.chain_b };
+        if (store_find(p, chain, r.tokens) != SLOT_NONE)
+            continue;
+        slot->chain = chain;
+        slot->sum = r.sum;
+        memcpy(s->tokens[at], r.tokens, sizeof s->tokens[at]);
+        slot_fill(s, at);
+        s->stats.slots_used++;
+        s->stats.recalled++;
+    }
+}
+
+/* Tells the file what a slot holds now. */
+static void note_slot(const struct store *s, uint32_t at, bool filled)
+{
+    const struct slot *slot = &s->slots[at];
+    if (s->config.io.note == NULL)
+        return;
+    struct block_record r = { slot->chain.a, slot->chain.b, slot->sum, { 0 } };
+    memcpy(r.tokens, s->tokens[at], sizeof r.tokens);
+    s->config.io.note(s->config.io.ctx, at, filled ? &r : NULL);
+}
 
 enum rc kvpool_open_store(struct kvpool *p, const struct store_config *config, struct fault *fault)
 {
@@ -92,37 +139,17 @@ enum rc kvpool_open_store(struct kvpool *p, const struct store_config *config, s
     for (uint32_t i = 0; i < config->slot_count; i++)
         s->slots[i].block = BLOCK_NONE;
     p->store = s;
+    if (config->io.recall != NULL)
+        recall_slots(p);
     return RC_OK;
 }
 
-void store_close(struct store *s, struct kvpool *p)
-{
-    if (s == NULL)
-        return;
-    while (p->store == s && s->busy > 0)
-        store_poll(p, true);
-    p->store = NULL;
-    mem_free(s->transfers);
-    mem_free(s->buckets);
-    mem_free(s->tokens);
-    mem_free(s->slots);
-    mem_free(s);
-}
-
-/* Sum over a block's bytes in four lanes; whole pages, so whole lanes. */
 static uint64_t sum_bytes(const struct kvpool *p, uint32_t block)
 {
-    uint64_t lane[4] = { 1, 2, 3, 4 };
     if (p->base == NULL)
         return 0;
     const char *at = p->base + (size_t)block * p->block_bytes;
-    for (size_t i = 0; i < p->block_bytes; i += sizeof lane) {
-        uint64_t word[4];
-        memcpy(word, at + i, sizeof word);
-        for (uint32_t n = 0; n < 4; n++)
-            lane[n] = (lane[n] ^ word[n]) * 0x9fb21c651e98df25u + (lane[n] >> 29);
-    }
-    return lane[0] ^ lane[1] * 3 ^ lane[2] * 5 ^ lane[3] * 7;
+    return hash_bytes((struct hash){ 0 }, at, p->block_bytes).a;
 }
 
 uint32_t store_find(const struct kvpool *p, struct chain chain, const int32_t *tokens)
@@ -136,15 +163,6 @@ uint32_t store_find(const struct kvpool *p, struct chain chain, const int32_t *t
             memcmp(s->tokens[at], tokens, sizeof s->tokens[at]) == 0)
             return at;
     return SLOT_NONE;
-}
-
-static void slot_fill(struct store *s, uint32_t at)
-{
-    struct slot *slot = &s->slots[at];
-    uint32_t *bucket = &s->buckets[(uint32_t)slot->chain.b & s->bucket_mask];
-    slot->state = SLOT_FILLED;
-    slot->hash_next = *bucket;
-    *bucket = at;
 }
 
 /* Empties a filled slot: nobody reads it. */
@@ -178,7 +196,9 @@ static uint32_t slot_take(struct kvpool *p)
         uint32_t at = s->hand;
         struct slot *slot = &s->slots[at];
         s->hand = at + 1 < s->config.slot_count ? at + 1 : 0;
-        if (slot->state == SLOT_FILLING || slot->readers > 0 || keeps_clean(p, slot))
+        bool others = s->stats.slots_used < s->config.slot_count; /* that are free */
+        if (slot->state == SLOT_FILLING || slot->readers > 0 || keeps_clean(p, slot) ||
+            (slot->state == SLOT_FILLED && others))
             continue;
         if (slot->state == SLOT_FILLED && slot->wanted) {
             slot->wanted = false;
@@ -222,6 +242,7 @@ static bool transfer_start(struct kvpool *p, bool write, uint32_t block, uint32_
     uint32_t tag = 0;
     while (s->transfers[tag].busy)
         tag++;
+    uint64_t begin_us = clock_now_us(&s->config.clock);
     if (s->config.io.start(s->config.io.ctx, write, slot, block, tag) != RC_OK)
         return false;
     s->transfers[tag] = (struct transfer){
@@ -229,7 +250,9 @@ static bool transfer_start(struct kvpool *p, bool write, uint32_t block, uint32_
         .gen = p->blocks[block].gen,
         .slot = slot,
         .under_way = s->busy + 1,
-        .begin_us = clock_now_us(&s->config.clock),
+        .begin_us = begin_us,
+        .start_us = clock_now_us(&s->config.clock) - begin_us,
+        .poll = s->polls,
         .busy = true,
         .write = write,
     };
@@ -288,6 +311,38 @@ uint32_t store_save(struct kvpool *p, uint32_t want)
     uint32_t index = first_dirty(p);
     while (s->busy_writes < want && index != BLOCK_NONE && write_block(p, index))
         index = next_dirty(p, p->blocks[index].segment, p->blocks[index].lru_prev);
+    return s->busy_writes;
+}
+
+/* Whether a block should be written for the next process. */
+static bool untidy(const struct block *b)
+{
+    return (b->state == BLOCK_USED || b->state == BLOCK_CACHED) && b->linked && !b->tidied &&
+           b->valid == KV_BLOCK_TOKENS && b->io == IO_NONE && b->slot == SLOT_NONE;
+}
+
+/* Looks at so many blocks, on from where the last call stopped. */
+static void tidy_some(struct kvpool *p, uint32_t looks, uint32_t want)
+{
+    struct store *s = p->store;
+    for (; looks > 0 && s->busy_writes < want; looks--) {
+        uint32_t index = s->tidy_at < p->fresh ? s->tidy_at : 0;
+        struct block *b = &p->blocks[index];
+        s->tidy_at = index + 1;
+        if (index >= p->fresh || !untidy(b))
+            continue;
+        b->tidied = store_find(p, b->chain, p->tokens[index]) != SLOT_NONE || !write_allowed(p) ||
+                    write_block(p, index);
+    }
+}
+
+uint32_t store_tidy(struct kvpool *p, uint32_t want)
+{
+    struct store *s = p->store;
+    if (s == NULL)
+        return 0;
+    if (s->config.keep && p->keep)
+        tidy_some(p, TIDY_LOOKS, want);
     return s->busy_writes;
 }
 
@@ -404,6 +459,7 @@ static void end_write(struct kvpool *p, const struct transfer *t, bool good)
     }
     slot->block = t->block;
     slot_fill(s, t->slot);
+    note_slot(s, t->slot, true);
     evict_owe(p, t->block, b->owed, t->slot);
     s->stats.writes++;
 }
@@ -419,8 +475,10 @@ static void end_read(struct kvpool *p, const struct transfer *t, bool good)
     }
     p->store->stats.reads += good;
     end_load(p, t->block, t->slot, good);
-    if (!good && slot->readers == 0)
+    if (!good && slot->readers == 0) {
         slot_clear(p, t->slot);
+        note_slot(p->store, t->slot, false);
+    }
 }
 
 static uint32_t running_mean(uint32_t mean, uint64_t value)
@@ -429,19 +487,30 @@ static uint32_t running_mean(uint32_t mean, uint64_t value)
     return sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
 }
 
-static void end_transfer(struct kvpool *p, const struct blockio_end *end)
+/* How long a transfer has taken, for the mean. An end that nobody slept for was maybe there long
+ * ago: it says only that it took no longer than that, and no less than starting it. */
+static void time_transfer(struct store *s, const struct transfer *t, bool slept)
+{
+    uint64_t us = (clock_now_us(&s->config.clock) - t->begin_us) / t->under_way;
+    uint32_t *mean_us = t->write ? &s->stats.write_us : &s->stats.read_us;
+    bool fresh = slept && s->polls - t->poll <= 1;
+    if (fresh || us < *mean_us)
+        *mean_us = running_mean(*mean_us, us);
+    else if (t->start_us > *mean_us)
+        *mean_us = running_mean(*mean_us, t->start_us);
+}
+
+static void end_transfer(struct kvpool *p, const struct blockio_end *end, bool slept)
 {
     struct store *s = p->store;
     must(end->tag < s->config.io.depth && s->transfers[end->tag].busy);
     struct transfer *t = &s->transfers[end->tag];
     must(p->blocks[t->block].gen == t->gen); /* I7 */
-    uint64_t us = (clock_now_us(&s->config.clock) - t->begin_us) / t->under_way;
-    uint32_t *mean_us = t->write ? &s->stats.write_us : &s->stats.read_us;
     bool good = end->rc == RC_OK;
     if (s->config.chaos_io > 0 && ++s->ends % s->config.chaos_io == 0)
         good = false;
     s->stats.failures += !good;
-    *mean_us = running_mean(*mean_us, us);
+    time_transfer(s, t, slept);
     t->busy = false;
     s->busy--;
     s->busy_writes -= t->write;
@@ -462,13 +531,14 @@ bool store_poll(struct kvpool *p, bool wait)
     struct store *s = p->store;
     if (s == NULL)
         return false;
+    s->polls++;
     start_waiting(p);
     struct blockio_end ends[ENDS_AT_ONCE];
     uint32_t count;
     do {
         count = s->busy > 0 ? s->config.io.collect(s->config.io.ctx, ends, ENDS_AT_ONCE, wait) : 0;
         for (uint32_t i = 0; i < count; i++)
-            end_transfer(p, &ends[i]);
+            end_transfer(p, &ends[i], wait);
         wait = false;
     } while (count == ENDS_AT_ONCE);
     start_waiting(p);
@@ -509,4 +579,33 @@ uint32_t store_audit(const struct kvpool *p)
             return at;
     }
     return used == s->stats.slots_used ? SLOT_NONE : 0;
+}
+
+/* All that is still to be written for the next process; false: nothing is under way any more. */
+static bool tidy_all(struct kvpool *p)
+{
+    struct store *s = p->store;
+    if (s->config.keep && p->keep)
+        tidy_some(p, p->fresh, s->config.io.depth);
+    return s->busy > 0;
+}
+
+void store_flush(struct kvpool *p)
+{
+    while (p->store != NULL && tidy_all(p))
+        store_poll(p, true);
+}
+
+void store_close(struct store *s, struct kvpool *p)
+{
+    if (s == NULL)
+        return;
+    if (p->store == s)
+        store_flush(p);
+    p->store = NULL;
+    mem_free(s->transfers);
+    mem_free(s->buckets);
+    mem_free(s->tokens);
+    mem_free(s->slots);
+    mem_free(s);
 }

@@ -67,6 +67,7 @@ static const struct field store_fields[] = {
     FIELD(struct store_config, slot_count),
     FIELD(struct store_config, write_bytes_day),
     FIELD(struct store_config, chaos_io),
+    FIELD(struct store_config, keep),
 };
 
 static const struct field sched_fields[] = {

@@ -19,6 +19,7 @@
 #include "sched/record.h"
 
 #define IDLE_WAIT_US 1000000u /* a sleeping scheduler looks around once a second */
+#define TIDY_BESIDE 2u /* blocks on their way to a file for the next process, beside a step */
 #define PATIENCE_US 30000000u /* who waits longer goes before everybody, if nothing else is said */
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
@@ -298,13 +299,15 @@ bool sched_step(struct sched *s)
     if (planned && s->config.audit_steps > 0 && s->step % s->config.audit_steps == 0)
         audit_or_die(s);
     count_up(&s->counters.io_waits, s->io_waits);
-    if (!planned && s->io_waits > 0)
+    uint32_t tidying = store_tidy(s->pool, planned ? TIDY_BESIDE : SAVES_AT_ONCE);
+    bool waits = !planned && (s->io_waits > 0 || tidying > 0);
+    if (waits)
         store_poll(s->pool, true);
     stats_publish(s);
     if (s->published && s->config.on_events != NULL)
         s->config.on_events(s->config.on_events_ctx);
     s->published = false;
-    return planned || s->io_waits > 0;
+    return planned || waits;
 }
 
 void sched_run(struct sched *s)

@@ -107,6 +107,7 @@ static bool open_store(struct world *w)
         .slot_count = slots,
         .write_bytes_day = world_chance(w, 200) ? world_draw(w, 1, 100) : 0,
         .chaos_io = world_chance(w, 200) ? world_draw(w, 2, 20) : 0,
+        .keep = world_chance(w, 300),
     };
     if (w->journal != NULL)
         journal_store(w->journal, &config);

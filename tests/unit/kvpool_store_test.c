@@ -107,7 +107,8 @@ static void with_file(bool uring)
     struct blockfile *f;
     struct fault fault;
     assert_int_equal(kvpool_open(&p, 4, 20000, NULL), RC_OK);
-    assert_int_equal(blockfile_open(&f, "/tmp", p, 8, uring, &fault), RC_OK);
+    struct blockfile_config file = { .path = "/tmp", .slot_count = 8, .plain = !uring };
+    assert_int_equal(blockfile_open(&f, &file, p, &fault), RC_OK);
     if (!uring)
         assert_non_null(strstr(blockfile_mode(f), "plain"));
     struct store_config config = { .io = blockfile_io(f), .clock = clock_real(), .slot_count = 8 };
@@ -137,7 +138,8 @@ static void test_file_is_refused_where_it_cannot_be(void **state)
     struct blockfile *f;
     struct fault fault;
     assert_int_equal(kvpool_open(&p, 4, 4096, NULL), RC_OK);
-    assert_int_equal(blockfile_open(&f, "/nowhere/at/all", p, 8, true, &fault), RC_IO);
+    struct blockfile_config file = { .path = "/nowhere/at/all", .slot_count = 8 };
+    assert_int_equal(blockfile_open(&f, &file, p, &fault), RC_IO);
     assert_null(f);
     assert_non_null(strstr(fault.text, "/nowhere/at/all"));
     kvpool_close(p);
@@ -183,7 +185,10 @@ static uint32_t come_back(struct shelf *h, uint64_t day_bytes, uint32_t token_us
     struct kvpool *p;
     assert_int_equal(kvpool_open(&p, 3, 20480, NULL), RC_OK);
     h->pool = p;
-    struct store_config config = { .io = { h, 4, shelf_start, shelf_collect },
+    struct store_config config = { .io = { .ctx = h,
+                                           .depth = 4,
+                                           .start = shelf_start,
+                                           .collect = shelf_collect },
                                    .clock = clock_real(),
                                    .slot_count = 8 };
     config.write_bytes_day = day_bytes;
