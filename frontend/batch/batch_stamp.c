@@ -26,13 +26,14 @@ static json_t *make_stamp(const struct batch_job *b, const struct sampling_optio
 {
     const struct engine_options *o = &b->engine->options;
     const struct sampling *p = &b->bare.defaults->sampling;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < gguf_file_count(b->engine->gguf); i++)
-        bytes += gguf_file_bytes(b->engine->gguf, i);
+    struct hash digest = gguf_digest(b->engine->gguf);
+    char hex[40];
+    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)digest.a,
+             (unsigned long long)digest.b);
     return json_pack(
-        "{s:s, s:I, s:i, s:i, s:i, s:I, s:i, s:f, s:i, s:f, s:f, s:f, s:f, "
+        "{s:s, s:s, s:i, s:i, s:i, s:I, s:i, s:f, s:i, s:f, s:f, s:f, s:f, "
         "s:f, s:f, s:i, s:b, s:b, s:o, s:o}",
-        "model", b->engine->name, "bytes", (json_int_t)bytes, "act", (int)o->act, "ctx_size",
+        "model", b->engine->name, "digest", hex, "act", (int)o->act, "ctx_size",
         (int)sched_ctx_tokens(b->engine->sched), "format", (int)b->options->format, "seed",
         (json_int_t)s->seed, "predict", (int)s->predict, "temperature", (double)p->temperature,
         "top_k", (int)s->top_k, "top_p", (double)s->top_p, "min_p", (double)s->min_p, "typical_p",

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 
-from tap import Skip, check, equal, main, path, quire, read, rows, tiny, write
+from tap import Skip, check, equal, main, model, path, quire, read, rows, tiny, write
 
 COUNT = 40
 
@@ -163,6 +163,12 @@ def test_a_job_goes_on_with_what_it_was_begun_with():
     check(b"top_k 5, now it is 6" in p.stderr, p.stderr)
     p = batch("job.jsonl", "stamp.jsonl", "--top-k", 5, "--act", "f32", status=2)
     check(b"act" in p.stderr, p.stderr)
+    other = model("other", "--type", "Q8_0", "--seed", 2)
+    os.makedirs(path("same-name"), exist_ok=True)
+    os.rename(other, path("same-name/tiny.gguf"))
+    p = quire("batch", "-m", path("same-name/tiny.gguf"), "-i", path("job.jsonl"), "-o",
+              path("stamp.jsonl"), "-c", 128, "-q", "--top-k", 5, status=2)
+    check(b"digest" in p.stderr, p.stderr)
     batch("job.jsonl", "stamp.jsonl", "--top-k", 5, "-t", 1, "--max-rows", 3)
     equal(read("stamp.jsonl"), before)
 
