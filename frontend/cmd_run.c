@@ -12,9 +12,11 @@
 #include "frontend/api/completion.h"
 #include "frontend/chat_session.h"
 #include "frontend/engine.h"
+#include "frontend/engine_store.h"
 #include "frontend/input.h"
 #include "frontend/interrupt.h"
 #include "frontend/sampling_options.h"
+#include "frontend/session.h"
 
 struct run_options {
     const char *prompt;
@@ -22,6 +24,14 @@ struct run_options {
     bool json;
     bool chat;
     bool no_chat;
+    const char *session;
+};
+
+/* A session that the run goes on with, when it has a name. */
+struct run_session {
+    struct session file;
+    char path[SESSION_PATH_BYTES], blocks[SESSION_PATH_BYTES];
+    uint32_t shown; /* tokens of this answer that are in the file */
 };
 
 #define AT(member) offsetof(struct run_options, member)
@@ -35,6 +45,10 @@ static const struct option run_rows[] = {
       "the prompt is a question in the model's chat template (quire chat goes on asking)" },
     { "--no-chat", OPTION_FLAG, AT(no_chat), 0, 0, NULL, NULL,
       "the prompt as it is given, which is the default" },
+    { "--session", OPTION_TEXT, AT(session), 0, 0, "NAME", NULL,
+      "goes on where NAME stopped, with -p or -f as more text if given; kept, token by token, in "
+      "$XDG_STATE_HOME/quire or ~/.local/state/quire: NAME.session, and MODEL.blocks unless "
+      "--cache-file says another" },
 };
 
 static enum rc read_prompt(struct text *out, const struct run_options *o, struct fault *fault)
@@ -43,14 +57,31 @@ static enum rc read_prompt(struct text *out, const struct run_options *o, struct
         return fault_set(fault, RC_USAGE, "-p and -f exclude each other");
     if (o->file != NULL)
         return input_read(out, o->file, "-f", fault);
+    if (o->prompt == NULL && o->session != NULL)
+        return RC_OK;
     if (o->prompt == NULL || strcmp(o->prompt, "-") == 0)
         return input_read(out, "-", "-p", fault);
     enum rc rc = text_append(out, o->prompt, strlen(o->prompt));
     return rc == RC_OK ? rc : fault_set(fault, rc, "out of memory");
 }
 
+/* Adds to the session what has come of the answer; an end-of-text token is none of it. */
+static enum rc keep_answer(struct run_session *s, const struct completion *c,
+                           const struct engine *e, struct fault *fault)
+{
+    const struct request *r = c->choices[0].request;
+    uint32_t count = request_output_count(r);
+    enum rc rc = RC_OK;
+    for (; s->shown < count && rc == RC_OK; s->shown++) {
+        int32_t id = request_token(r, s->shown);
+        if (!tokenizer_is_end(e->tokenizer, id))
+            rc = session_append(&s->file, &id, 1, fault);
+    }
+    return rc;
+}
+
 /* Follows the request to its end, showing text as it comes; false when stdout is gone. */
-static bool follow(struct completion *c, struct engine *e, bool show)
+static bool follow(struct completion *c, struct engine *e, bool show, struct run_session *s)
 {
     struct generation *g = &c->choices[0];
     size_t shown = 0;
@@ -58,6 +89,11 @@ static bool follow(struct completion *c, struct engine *e, bool show)
     while (!g->ended) {
         sched_next_event(e->sched, 50000);
         (void)completion_take(c);
+        struct fault fault;
+        if (s != NULL && keep_answer(s, c, e, &fault) != RC_OK) {
+            fprintf(stderr, "warning: %s; what follows is not kept\n", fault.text);
+            s = NULL;
+        }
         if (show && open && g->text.len > shown) {
             open = fwrite(g->text.data + shown, 1, g->text.len - shown, stdout) > 0 &&
                    fflush(stdout) == 0;
@@ -138,9 +174,28 @@ static int report(const struct completion *c, const struct engine *e, const stru
     return open ? 0 : 1;
 }
 
+/* The session's tokens and those of the new text, which is added to it. */
+static enum rc session_prompt(struct prompt *out, struct run_session *s, const struct engine *e,
+                              const struct text *text, bool special, struct fault *fault)
+{
+    struct token_list *all = &s->file.tokens;
+    size_t before = all->count;
+    unsigned flags = (before == 0 ? TOKENIZE_BOS : 0u) | (special ? TOKENIZE_SPECIAL : 0u);
+    if (text->len > 0 || before == 0) {
+        enum rc rc = tokenizer_encode(e->tokenizer, text->data, text->len, flags, all);
+        if (rc != RC_OK)
+            return fault_set(fault, rc, "the prompt: %s", rc_text(rc));
+    }
+    *out = (struct prompt){ .ids = all->ids, .id_count = (uint32_t)all->count };
+    enum rc rc = session_append(&s->file, all->ids + before, (uint32_t)(all->count - before), fault);
+    *all = (struct token_list){ 0 }; /* the prompt's now */
+    return rc;
+}
+
 /* The request, with the engine open. */
 static int run_prompt(struct engine *e, const struct run_options *run,
-                      struct sampling_options *sampling, const struct text *prompt)
+                      struct sampling_options *sampling, const struct text *prompt,
+                      struct run_session *session)
 {
     struct fault fault;
     struct api_error error;
@@ -158,6 +213,11 @@ static int run_prompt(struct engine *e, const struct run_options *run,
     }
     p.prompts[0] = (struct prompt){ .text = prompt->data, .len = prompt->len };
     p.prompt_count = 1;
+    if (session != NULL && session_prompt(&p.prompts[0], session, e, prompt, !sampling->no_special,
+                                          &fault) != RC_OK) {
+        completion_params_close(&p);
+        return engine_complain("run", &fault);
+    }
     struct completion c;
     if (completion_open(&c, e, &p, !sampling->no_special, &error) != RC_OK) {
         fprintf(stderr, "quire run: %s\n", error.message);
@@ -168,7 +228,7 @@ static int run_prompt(struct engine *e, const struct run_options *run,
         fprintf(stderr, "quire run: %s\n", c.error.message);
         status = 1;
     } else {
-        bool open = follow(&c, e, !run->json);
+        bool open = follow(&c, e, !run->json, session);
         status = report(&c, e, run, sampling, open);
     }
     completion_close(&c);
@@ -202,7 +262,34 @@ static enum rc check_chat(const struct run_options *run, struct fault *fault)
         return fault_set(fault, RC_USAGE, "--chat and --no-chat exclude each other");
     if (run->chat && run->json)
         return fault_set(fault, RC_USAGE, "--chat and --json exclude each other");
+    if (run->chat && run->session != NULL)
+        return fault_set(fault, RC_USAGE, "--chat and --session exclude each other");
     return RC_OK;
+}
+
+/* Where the session is, before the engine is opened: its blocks are the engine's. */
+static enum rc find_session(struct run_session *s, const struct run_options *run,
+                            struct engine_options *options, struct fault *fault)
+{
+    if (run->session == NULL || options->model == NULL)
+        return RC_OK;
+    enum rc rc = session_paths(s->path, s->blocks, run->session, options->model, fault);
+    if (rc == RC_OK && options->cache_file == NULL && options->swap == NULL &&
+        !options->no_prefix_cache && options->log_events == NULL)
+        options->cache_file = s->blocks;
+    return rc;
+}
+
+static int run_session_prompt(struct engine *e, const struct run_options *run,
+                              struct sampling_options *sampling, const struct text *prompt,
+                              struct run_session *s)
+{
+    struct fault fault;
+    if (session_open(&s->file, s->path, engine_digest(e), e->model->vocab_count, &fault) != RC_OK)
+        return engine_complain("run", &fault);
+    int status = run_prompt(e, run, sampling, prompt, s);
+    session_close(&s->file);
+    return status;
 }
 
 int cmd_run(int argc, char **argv)
@@ -232,8 +319,11 @@ int cmd_run(int argc, char **argv)
     interrupt_install();
     struct fault fault;
     struct text prompt = { 0 };
+    struct run_session session = { .file.fd = -1 };
     struct engine e;
     enum rc rc = check_chat(&run, &fault);
+    if (rc == RC_OK)
+        rc = find_session(&session, &run, &options, &fault);
     if (rc == RC_OK)
         rc = read_prompt(&prompt, &run, &fault);
     struct engine_needs needs = { .thread = true, .requests_max = 4 };
@@ -243,8 +333,11 @@ int cmd_run(int argc, char **argv)
         text_close(&prompt);
         return interrupt_signal() != 0 ? 128 + interrupt_signal() : engine_complain("run", &fault);
     }
-    status = run.chat ? run_chat(&e, &chat, &sampling, &prompt)
-                      : run_prompt(&e, &run, &sampling, &prompt);
+    if (run.session != NULL)
+        status = run_session_prompt(&e, &run, &sampling, &prompt, &session);
+    else
+        status = run.chat ? run_chat(&e, &chat, &sampling, &prompt)
+                          : run_prompt(&e, &run, &sampling, &prompt, NULL);
     engine_close(&e);
     text_close(&prompt);
     return status;

@@ -77,6 +77,8 @@ struct engine {
     struct workers *workers;
     struct kvpool *pool;
     struct blockfile *blocks; /* behind the pool, or NULL */
+    struct hash digest;       /* of the model's files, once digested */
+    bool digested;
     struct journal *journal;  /* of all that the scheduler is given, or NULL */
     struct exec_cpu *exec;
     struct residency weights;

@@ -88,11 +88,19 @@ static enum rc check_flags(const struct engine_options *o, uint32_t chaos_io, st
     return RC_OK;
 }
 
+struct hash engine_digest(struct engine *e)
+{
+    if (!e->digested)
+        e->digest = gguf_digest(e->gguf);
+    e->digested = true;
+    return e->digest;
+}
+
 /* A block's bytes depend on its tokens, and on this. */
-static struct hash key_of(const struct engine *e)
+static struct hash key_of(struct engine *e)
 {
     uint64_t id = exec_cpu_kv_id(e->exec);
-    return hash_bytes(gguf_digest(e->gguf), &id, sizeof id);
+    return hash_bytes(engine_digest(e), &id, sizeof id);
 }
 
 /* Says what is not as it was left; none of it is worse than computing again. */

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/hash.h"
 
 struct engine;
 
@@ -24,6 +25,9 @@ enum rc chaos_parse(struct chaos *out, const char *text, struct fault *fault) AT
 /* engine_store_open - between the pool and its first use; nothing without
  * --swap or --cache-file. A file that cannot be used leaves a warning. */
 enum rc engine_store_open(struct engine *e, uint32_t chaos_io, struct fault *fault) ATTR_MUST_USE;
+
+/* engine_digest - of the model's files: reads them whole when it is first asked for. */
+struct hash engine_digest(struct engine *e);
 
 /* engine_store_print - the start line; engine_store_report - writes what is left, and with
  * -v says what was done; before the pool is closed. On stderr. */
