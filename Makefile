@@ -131,6 +131,8 @@ $(B)/%.o: %.c Makefile
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) $(call isa_flags,$<) -MMD -MP -c -o $@ $<
 
+$(B)/frontend/http/endpoints.o: frontend/http/page.html
+
 $(UNIT_ALL): $(B)/%: $(B)/%.o $(HELPER_OBJ) $(FIXTURE_OBJ) $(B)/libquire.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell $(PKG_CONFIG) --libs cmocka) $(LDLIBS)
@@ -180,13 +182,22 @@ format:  ## clang-format the C files that differ from the last commit
 	$(Q)git diff --name-only --diff-filter=d HEAD -- '*.c' '*.h' | xargs -r clang-format -i
 
 PREFIX ?= /usr/local
-install: all  ## Install the program under DESTDIR and PREFIX
+MAN = $(PREFIX)/share/man/man1
+COMPLETIONS = $(PREFIX)/share/bash-completion/completions
+COMMANDS = $(filter-out help,$(shell sed -n 's/^ *X(\([a-z]*\), .*/\1/p' frontend/commands.h))
+install: all  ## Install program, manual pages and completion under DESTDIR and PREFIX
 	install -D -m 755 $(B)/quire $(DESTDIR)$(PREFIX)/bin/quire
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/quire LICENSE README.md CHANGELOG.md
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/quire examples/quire.service
+	mkdir -p $(DESTDIR)$(MAN) $(DESTDIR)$(COMPLETIONS)
+	$(B)/quire help --man >$(DESTDIR)$(MAN)/quire.1
+	for c in $(COMMANDS); do $(B)/quire help --man $$c >$(DESTDIR)$(MAN)/quire-$$c.1 || exit 1; done
+	$(B)/quire help --completion >$(DESTDIR)$(COMPLETIONS)/quire
 
 uninstall:  ## Remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/quire
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/quire
+	rm -f $(DESTDIR)$(MAN)/quire.1 $(DESTDIR)$(MAN)/quire-*.1 $(DESTDIR)$(COMPLETIONS)/quire
 
 VERSION = $(shell sed -n 's/^\#define QUIRE_VERSION "\(.*\)"/\1/p' frontend/version.h)
 dist:  ## Pack the last commit into build/quire-VERSION.tar.gz, the same bytes each time

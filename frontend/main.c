@@ -75,22 +75,56 @@ static int say_unknown(const char *name)
     return rc_exit_status(RC_USAGE);
 }
 
+static int print_man(void)
+{
+    puts(".TH QUIRE 1\n.SH NAME\nquire \\- serves many people at once from one model on ordinary "
+         "CPUs\n.SH SYNOPSIS\n.B quire\n.I COMMAND\n.RI [ FLAGS ]\n.SH COMMANDS");
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        printf(".TP\n.B %s\n%.*s\n", commands[i].name, (int)strcspn(commands[i].purpose, ":"),
+               commands[i].purpose);
+    puts(".SH SEE ALSO\nThe page of each command: quire\\-run(1), quire\\-serve(1) and so on.");
+    return 0;
+}
+
+/* The commands are known here, the flags are asked for when they are wanted. */
+static int print_completion(void)
+{
+    fputs("# bash completion of quire (zsh: autoload bashcompinit first)\n_quire() {\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]}\n    if [ \"$COMP_CWORD\" = 1 ]; then\n"
+          "        COMPREPLY=($(compgen -W \"",
+          stdout);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        printf("%s%s", i > 0 ? " " : "", commands[i].name);
+    puts("\" -- \"$cur\"))\n    elif [ \"${cur#-}\" != \"$cur\" ]; then\n"
+         "        COMPREPLY=($(compgen -W \"$(quire help --flags \"${COMP_WORDS[1]}\" "
+         "2>/dev/null)\" "
+         "-- \"$cur\"))\n    else\n        COMPREPLY=($(compgen -f -- \"$cur\"))\n    fi\n}\n"
+         "complete -o filenames -F _quire quire");
+    return 0;
+}
+
+/* quire help [--man | --flags] [COMMAND], quire help --completion */
 int cmd_help(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_commands(stdout);
-        return 0;
+    char help[] = "--help", man[] = OPTIONS_MAN, flags[] = OPTIONS_FLAGS, *form = help;
+    if (argc > 1 && strcmp(argv[1], "--completion") == 0)
+        return print_completion();
+    if (argc > 1 && strcmp(argv[1], "--man") == 0)
+        form = man;
+    else if (argc > 1 && strcmp(argv[1], "--flags") == 0)
+        form = flags;
+    const char *name = form == help ? argv[1] : argc > 2 ? argv[2] : NULL;
+    const struct command *c = argc > 1 && name != NULL ? find_command(name) : NULL;
+    if (argc > 1 && name != NULL && c == NULL)
+        return say_unknown(name);
+    if (c != NULL && c->run != cmd_help) {
+        char *words[] = { argv[form == help ? 1 : 2], form, NULL };
+        return c->run(2, words);
     }
-    const struct command *c = find_command(argv[1]);
-    if (c == NULL)
-        return say_unknown(argv[1]);
-    if (c->run == cmd_help) {
-        print_commands(stdout);
-        return 0;
-    }
-    char flag[] = "--help";
-    char *words[] = { argv[1], flag, NULL };
-    return c->run(2, words);
+    if (form == man && c == NULL)
+        return print_man();
+    print_commands(stdout);
+    return 0;
 }
 
 int main(int argc, char **argv)

@@ -306,6 +306,14 @@ enum rc options_parse(struct option_set *set, int argc, char **argv, struct faul
 int options_begin(struct option_set *set, int argc, char **argv)
 {
     struct fault fault;
+    if (argc == 2 && strcmp(argv[1], OPTIONS_MAN) == 0) {
+        options_print_man(set, stdout);
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], OPTIONS_FLAGS) == 0) {
+        options_print_flags(set, stdout);
+        return 0;
+    }
     enum rc rc = options_parse(set, argc, argv, &fault);
     if (rc == RC_OK)
         return -1;

@@ -83,6 +83,14 @@ int options_begin(struct option_set *set, int argc, char **argv);
 /* options_print_help - what --help shows. */
 void options_print_help(const struct option_set *set, FILE *out);
 
+/* options_print_man - the same as a manual page, in roff. options_print_flags - the flags alone. */
+void options_print_man(const struct option_set *set, FILE *out);
+void options_print_flags(const struct option_set *set, FILE *out);
+
+/* How `quire help` asks a command for these two. */
+#define OPTIONS_MAN "--help=man"
+#define OPTIONS_FLAGS "--help=flags"
+
 /* option_name - the long name (else the first one); len without what follows it. */
 const char *option_name(const struct option *o, size_t *len);
 

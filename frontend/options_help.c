@@ -101,7 +101,8 @@ void options_print_help(const struct option_set *set, FILE *out)
 {
     fprintf(out, "usage: quire %s %s\n\n%s\n", set->command, set->usage, set->purpose);
     for (size_t g = 0; g < set->group_count; g++) {
-        fprintf(out, "\n%s:\n", set->groups[g].title);
+        const char *title = set->groups[g].title;
+        fprintf(out, "\n%s:\n", title != NULL ? title : "flags");
         for (size_t i = 0; i < set->groups[g].count; i++)
             print_option(&set->groups[g].options[i], set->groups[g].base, out);
     }

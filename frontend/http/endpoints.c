@@ -143,11 +143,19 @@ void endpoint_tokenizer_info(struct conn *c)
                          (int)tokenizer_adds_bos(t), "chat_template"));
 }
 
+/* page.html as it is, put here by the assembler; the Makefile knows that we depend on it. */
+__asm__(".pushsection .rodata\n"
+        "http_page:\n"
+        ".incbin \"frontend/http/page.html\"\n"
+        "http_page_end:\n"
+        ".popsection\n");
+extern const char http_page[], http_page_end[];
+
 void endpoint_page(struct conn *c)
 {
-    static const char page[] = "<!doctype html><title>quire</title><p>quire is running.";
-    struct reply r = {
-        .status = 200, .type = "text/html; charset=utf-8", .body = page, .len = sizeof page - 1
-    };
+    struct reply r = { .status = 200,
+                       .type = "text/html; charset=utf-8",
+                       .body = http_page,
+                       .len = (size_t)(http_page_end - http_page) };
     http_conn_reply(c, &r);
 }

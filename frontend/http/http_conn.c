@@ -150,7 +150,6 @@ static const char *status_text(int status)
     } texts[] = {
         { 200, "OK" },
         { 204, "No Content" },
-        { 304, "Not Modified" },
         { 400, "Bad Request" },
         { 401, "Unauthorized" },
         { 403, "Forbidden" },
@@ -216,11 +215,9 @@ void http_conn_reply(struct conn *c, const struct reply *r)
     put_head(c, r->status);
     if (r->type != NULL)
         putf(c, "Content-Type: %s\r\n", r->type);
-    if (r->status != 204 && r->status != 304)
+    if (r->status != 204)
         putf(c, "Content-Length: %zu\r\n", r->len);
-    putf(c, "Cache-Control: %s\r\n", r->cache_control != NULL ? r->cache_control : "no-store");
-    if (r->etag != NULL)
-        putf(c, "ETag: %s\r\n", r->etag);
+    putf(c, "Cache-Control: no-store\r\n");
     if (r->allow != NULL)
         putf(c, "Allow: %s\r\n", r->allow);
     if (r->status == 204 && c->request.origin[0] != '\0')

@@ -91,11 +91,9 @@ struct reply {
     const char *type; /* content-type; NULL when there is no body */
     const char *body;
     size_t len;
-    const char *allow;         /* 405, OPTIONS: the methods */
-    uint32_t retry_after_s;    /* 0: not said */
-    bool no_retry;             /* x-should-retry: false */
-    const char *cache_control; /* NULL: no-store */
-    const char *etag;
+    const char *allow;      /* 405, OPTIONS: the methods */
+    uint32_t retry_after_s; /* 0: not said */
+    bool no_retry;          /* x-should-retry: false */
 };
 
 /* http_conn_reply - sends a whole answer and ends the request: the connection is at its next head,

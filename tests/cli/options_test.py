@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Flags and exit statuses that every command shares."""
-from tap import check, equal, main, quire, tiny, write
+import subprocess
+
+from tap import QUIRE, check, equal, main, quire, tiny, write
 
 COMMANDS = ["run", "batch", "bench", "perplexity", "logits"]
 
@@ -87,6 +89,33 @@ def test_start_lines_say_what_was_taken():
     for word in ["Q8_0", "64 tokens a request", "KV pool 64 tokens", "threads", "isa", "int8"]:
         check(word in text, word, "not in", text)
     equal(said(quire("run", "-m", tiny(), "-p", "x", "-n", 1, "-q")), "")
+
+
+def commands():
+    rows = quire("help").stdout.decode().splitlines()
+    return [row.split()[0] for row in rows if row.startswith("  ") and row[15:16].strip() and
+            not row.startswith("  quire")]
+
+
+def test_every_command_has_a_manual_page_and_words_for_a_shell():
+    check(len(commands()) > 8, commands())
+    for name in commands():
+        if name == "help":
+            continue
+        page = quire("help", "--man", name).stdout.decode()
+        flags = quire("help", "--flags", name).stdout.decode().split()
+        check(page.startswith(".TH QUIRE") and flags, name)
+        text = quire(name, "--help").stdout.decode()
+        for flag in flags:
+            check(flag in text and flag.replace("-", "\\-") in page, name, flag)
+    page = quire("help", "--man").stdout.decode()
+    check(all(".B %s\n" % name in page for name in commands()))
+    script = quire("help", "--completion").stdout
+    p = subprocess.run(["bash", "-c", script.decode() + "\nquire() { " + QUIRE + ' "$@"; }\n'
+                        "COMP_WORDS=(quire serve --unix); COMP_CWORD=2; _quire\n"
+                        'echo "${COMPREPLY[@]}"; COMP_WORDS=(quire ser); COMP_CWORD=1; _quire\n'
+                        'echo "${COMPREPLY[@]}"'], capture_output=True, check=True)
+    equal(p.stdout.decode().split(), ["--unix-socket", "serve"])
 
 
 if __name__ == "__main__":
