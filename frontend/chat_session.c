@@ -13,9 +13,9 @@
 static const char *const thinking[] = { "auto", "on", "off", NULL };
 
 const struct option chat_option_rows[] = {
-    { "--system", OPTION_TEXT, AT(system), 0, 0, "TEXT", NULL, "what the system's turn says" },
     { "--chat-template", OPTION_TEXT, AT(template), 0, 0, "FILE", NULL,
       "a chat template instead of the model's own" },
+    { "--system", OPTION_TEXT, AT(system), 0, 0, "TEXT", NULL, "what the system's turn says" },
     { "--think", OPTION_CHOICE, AT(think), 0, 0, "WHEN", thinking,
       "whether the model thinks before it answers, where its template leaves the choice: auto, on, "
       "off" },
@@ -36,25 +36,34 @@ enum rc chat_session_clear(struct chat_session *s)
     return system != NULL ? add_turn(s, "system", system, strlen(system)) : RC_OK;
 }
 
+enum rc chat_session_model(struct chat_model *m, struct engine *e, const char *path,
+                           struct fault *fault)
+{
+    struct text source = { 0 };
+    struct fault warning = { .code = RC_OK };
+    enum rc rc = path != NULL ? input_read(&source, path, "--chat-template", fault) : RC_OK;
+    if (rc != RC_OK)
+        return rc;
+    rc = chat_model_open(m, e, source.data, &warning);
+    text_close(&source);
+    if (rc != RC_OK)
+        return fault_set(fault, rc, "%s", warning.text);
+    if (warning.code != RC_OK)
+        fprintf(stderr, "warning: %s\n", warning.text);
+    return RC_OK;
+}
+
 enum rc chat_session_open(struct chat_session *s, const char *command, struct engine *e,
                           const struct chat_options *options, struct completion_params *defaults,
                           struct fault *fault)
 {
-    struct text source = { 0 };
     *s = (struct chat_session){ .defaults = *defaults, .options = *options, .command = command };
     *defaults = (struct completion_params){ 0 };
-    enum rc rc = RC_OK;
     if (options->system != NULL && !utf8_valid(options->system, strlen(options->system)))
         return fault_set(fault, RC_USAGE, "--system is not UTF-8");
-    if (options->template != NULL)
-        rc = input_read(&source, options->template, "--chat-template", fault);
-    if (rc == RC_OK)
-        rc = chat_model_open(&s->model, e, source.data, fault);
-    text_close(&source);
+    enum rc rc = chat_session_model(&s->model, e, options->template, fault);
     if (rc != RC_OK)
         return rc;
-    if (fault->code != RC_OK)
-        fprintf(stderr, "warning: %s\n", fault->text);
     s->messages = json_array();
     if (s->messages == NULL || chat_session_clear(s) != RC_OK)
         return fault_set(fault, RC_NO_MEMORY, "out of memory");

@@ -16,11 +16,12 @@
 
 /* The flags of chats. */
 struct chat_options {
-    const char *system;   /* what the system's turn says; NULL: none */
     const char *template; /* file with a template instead of the model's */
+    const char *system;   /* what the system's turn says; NULL: none */
     uint32_t think;       /* 0 = as the template does, 1 = yes, 2 = no */
 };
 
+/* The first row, --chat-template, is for every command that knows conversations. */
 extern const struct option chat_option_rows[];
 extern const size_t chat_option_count;
 
@@ -31,6 +32,11 @@ struct chat_session {
     json_t *messages;
     const char *command; /* how errors begin */
 };
+
+/* chat_session_model - the model with its own template, or with that of a file; what the template
+ * lacks is said on stderr, and is no reason not to go on. */
+enum rc chat_session_model(struct chat_model *m, struct engine *e, const char *path,
+                           struct fault *fault) ATTR_MUST_USE;
 
 /* chat_session_open - takes defaults over. */
 enum rc chat_session_open(struct chat_session *s, const char *command, struct engine *e,

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "frontend/api/chat.h"
+#include "frontend/chat_session.h"
 #include "frontend/commands.h"
 #include "frontend/http/server.h"
 #include "frontend/interrupt.h"
@@ -15,6 +15,7 @@ struct serving {
     struct engine_options options;
     struct engine_needs needs;
     struct sampling_options sampling;
+    struct chat_options chat_options;
     const char *alias;
     struct engine engine;
     struct chat_model chat;
@@ -34,18 +35,6 @@ static enum rc take_defaults(struct serving *v, struct fault *fault)
     return rc;
 }
 
-/* What the model's chat template lacks is said, and is no reason not to start. */
-static enum rc open_chat(struct serving *v, struct fault *fault)
-{
-    struct fault warning = { .code = RC_OK };
-    enum rc rc = chat_model_open(&v->chat, &v->engine, NULL, &warning);
-    if (rc != RC_OK)
-        return fault_set(fault, rc, "%s", warning.text);
-    if (warning.code != RC_OK)
-        fprintf(stderr, "warning: %s\n", warning.text);
-    return RC_OK;
-}
-
 /* The server's loading thread. */
 static enum rc load(void *ctx, struct api_context *out, struct fault *fault)
 {
@@ -57,7 +46,7 @@ static enum rc load(void *ctx, struct api_context *out, struct fault *fault)
     if (rc == RC_OK)
         rc = take_defaults(v, fault);
     if (rc == RC_OK)
-        rc = open_chat(v, fault);
+        rc = chat_session_model(&v->chat, &v->engine, v->chat_options.template, fault);
     if (rc == RC_OK)
         *out = (struct api_context){ .engine = &v->engine,
                                      .defaults = &v->defaults,
@@ -123,13 +112,14 @@ int cmd_serve(int argc, char **argv)
         { "server", server_option_rows, server_option_count, &options },
         { "generation, where a request does not say it", sampling_option_rows,
           sampling_option_count, &v.sampling },
+        { "conversations", chat_option_rows, 1, &v.chat_options },
         { "engine", engine_option_rows, engine_option_count, &v.options },
     };
     struct option_set set = { "serve",
                               "-m MODEL [--host ADDRESS] [--port N] [--api-key KEY]",
                               "Serves an OpenAI-compatible HTTP API to several people at once.",
                               groups,
-                              3,
+                              sizeof groups / sizeof groups[0],
                               NULL,
                               0,
                               0 };

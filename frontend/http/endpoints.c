@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/mem.h"
+#include "frontend/api/chat.h"
 #include "frontend/http/server_impl.h"
 #include "frontend/version.h"
 
@@ -134,13 +135,13 @@ static json_t *token_json(const struct tokenizer *t, int32_t id)
 void endpoint_tokenizer_info(struct conn *c)
 {
     const struct tokenizer *t = c->server->context.engine->tokenizer;
-    reply_json(c, 200,
-               json_pack("{s:o, s:o, s:o, s:I, s:b, s:n}", "bos_token",
-                         token_json(t, tokenizer_bos(t)), "eos_token",
-                         token_json(t, tokenizer_eos(t)), "pad_token",
-                         token_json(t, tokenizer_eos(t)), "vocab_size",
-                         (json_int_t)tokenizer_vocab_count(t), "add_bos_token",
-                         (int)tokenizer_adds_bos(t), "chat_template"));
+    reply_json(
+        c, 200,
+        json_pack("{s:o, s:o, s:o, s:I, s:b, s:s}", "bos_token", token_json(t, tokenizer_bos(t)),
+                  "eos_token", token_json(t, tokenizer_eos(t)), "pad_token",
+                  token_json(t, tokenizer_eos(t)), "vocab_size",
+                  (json_int_t)tokenizer_vocab_count(t), "add_bos_token", (int)tokenizer_adds_bos(t),
+                  "chat_template", chat_template_source(c->server->context.chat->template)));
 }
 
 /* page.html as it is, put here by the assembler; the Makefile knows that we depend on it. */
