@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* matmul_q_avx2 - formats of 32-weight blocks: unpacking 8 of them into a tile, and their
- * micro-kernels. Codes of Q4_0 and Q5_0 are kept as code + 8 and + 16, undone by the start of the
- * 16-bit sums; Q8_0 and IQ4_NL as two planes of code + 128. Block layouts:
+ * micro-kernels. Codes of Q4_0 are kept as code + 8, of Q5_0 and MXFP4 as code + 16, undone by the
+ * start of the 16-bit sums; Q8_0 and IQ4_NL as two planes of code + 128. Block layouts:
  * kernels/ref/matmul_ref_blocks.c. */
 #include "kernels/x86/tile_avx2.h"
 
@@ -104,6 +104,34 @@ static void unpack_q5_1(void *tile, uint32_t half, const uint8_t *src, size_t st
         add_high_bits(codes, load_u32_rows(src + 4, stride));
         store_codes(t->q[b], half, codes);
         split_f16_pairs(load_u32_rows(src, stride), &t->d[b][half], &t->m[b][half]);
+    }
+}
+
+/* 2^(e - 128) of the E8M0 bytes in the lanes; below 2 the result is subnormal. */
+ATTR_INLINE __m256 scales_e8m0(__m256i e)
+{
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), e);
+    __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, tiny, small));
+}
+
+/* Codes of 5 bits: -12 .. 12, kept as code + 16. */
+static void unpack_mxfp4(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                         uint32_t count)
+{
+    const __m256i table = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4));
+    struct tile_q *t = tile;
+    for (uint32_t b = 0; b < count; b++, src += 17) {
+        __m256i codes[8];
+        load_nibbles(codes, src + 1, stride);
+        ATTR_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            codes[i] = _mm256_shuffle_epi8(table, codes[i]);
+        store_codes(t->q[b], half, codes);
+        t->d[b][half] =
+            scales_e8m0(_mm256_and_si256(load_u32_rows(src, stride), _mm256_set1_epi32(0xff)));
     }
 }
 
@@ -214,6 +242,7 @@ FORMAT_DIRECT(q4_1, codes, 20, .depth = 8, .mins = 1)
 FORMAT(q5_0, codes, 22, .depth = 8, .centre = CENTRE_16)
 FORMAT(q5_1, codes, 24, .depth = 4, .mins = 1)
 FORMAT_DIRECT(q8_0, planes, 34, .depth = 8, .centre = CENTRE_8, .planes = true)
+FORMAT(mxfp4, codes, 17, .depth = 8, .centre = CENTRE_16)
 FORMAT(iq4_nl, planes, 18, .depth = 8, .centre = CENTRE_8, .planes = true)
 
 void matmul_fill_q_avx2(struct matmul_kernels *k)
@@ -224,4 +253,5 @@ void matmul_fill_q_avx2(struct matmul_kernels *k)
     k->run[DTYPE_Q5_1] = run_q5_1;
     k->run[DTYPE_Q8_0] = run_q8_0;
     k->run[DTYPE_IQ4_NL] = run_iq4_nl;
+    k->run[DTYPE_MXFP4] = run_mxfp4;
 }
