@@ -21,10 +21,10 @@
 
 enum { COLS_MAX = 32, L2_BYTES = 192 << 10, MEMORY_BYTES = 256 << 20 };
 
-static const enum dtype all_types[] = { DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q8_0,   DTYPE_Q4_0,
-                                        DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,   DTYPE_Q5_K,
-                                        DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS,
-                                        DTYPE_F16,  DTYPE_BF16, DTYPE_F32 };
+static const enum dtype all_types[] = { DTYPE_Q4_K,  DTYPE_Q6_K, DTYPE_Q8_0,   DTYPE_Q4_0,
+                                        DTYPE_Q4_1,  DTYPE_Q5_0, DTYPE_Q5_1,   DTYPE_Q5_K,
+                                        DTYPE_Q2_K,  DTYPE_Q3_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS,
+                                        DTYPE_MXFP4, DTYPE_F16,  DTYPE_BF16,   DTYPE_F32 };
 
 struct options {
     const char *format;
@@ -196,9 +196,10 @@ int main(int argc, char **argv)
         s.x[i] = sinf((float)i) * (i % 64 == 5 ? 8 : 1);
     s.out = take((size_t)COLS_MAX * (MEMORY_BYTES / 64) * sizeof *s.out / 8);
     s.act = take(COLS_MAX * act_row_bytes(ACT_F32, o.k));
-    struct reader reader = { .data = weights, .bytes = MEMORY_BYTES };
+    struct reader reader = { .data = weights, .bytes = MEMORY_BYTES, .streams = 8 };
     s.read_gbs = READ_WINDOW / time_windows(read_window, &reader, 300).median;
-    printf("level %s, %u weights a row, read %.1f GB/s\n", isa_name(kernels.isa), o.k, s.read_gbs);
+    printf("level %s, %u weights a row, read %.1f GB/s in 8 streams\n", isa_name(kernels.isa), o.k,
+           s.read_gbs);
     if (o.quantize)
         bench_quantize(&o, &kernels, &s);
     for (size_t i = 0; i < sizeof all_types / sizeof *all_types; i++)

@@ -158,6 +158,7 @@ struct reader {
     size_t bytes, at; /* whole memory; where the next window starts */
     size_t row_bytes; /* 0: one after another; else 16 rows of this size side by side */
     int prefetch;     /* the next 16 rows are asked for meanwhile */
+    size_t streams;   /* with row_bytes 0: so many stretches side by side, or 0 */
     uint64_t sum;
 };
 
@@ -177,9 +178,10 @@ static inline void read_window(void *ctx)
         r->at = 0;
     const uint8_t *p = r->data + r->at;
     size_t group = r->row_bytes * READ_ROWS;
-    if (group == 0)
-        for (size_t i = 0; i < READ_WINDOW; i += 64)
-            sum += read_line(p + i);
+    size_t streams = r->streams == 0 ? 1 : r->streams, stretch = READ_WINDOW / streams;
+    for (size_t i = 0; group == 0 && i < stretch; i += 64)
+        for (size_t s = 0; s < streams; s++)
+            sum += read_line(p + s * stretch + i);
     for (size_t g = 0; group != 0 && g + group <= READ_WINDOW; g += group)
         for (size_t i = 0; i + 256 <= r->row_bytes; i += 256)
             for (size_t row = 0; row < READ_ROWS; row++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* roofline - what this machine can do at most, printed as facts: core clock, int8 and f32 multiply
- * rates, and read bandwidth for 1 .. T threads in the three patterns that weights are read in.
+ * rates, and read bandwidth for 1 .. T threads in the four patterns that weights are read in.
  *     roofline [-m FILE] [-t THREADS] [--mib SIZE] [--ms WINDOW_TIME]
  * Inside the clock: reading alone, of a mapped file (page cache hot, one pass before the first) or
  * of anonymous memory of at least four times the last-level cache. A rate of T threads is the sum
@@ -53,8 +53,9 @@ static void *read_member(void *ctx)
     return NULL;
 }
 
-static double read_rate(const uint8_t *data, size_t bytes, int threads, size_t row_bytes,
-                        int prefetch, double ms)
+/* As like has it: streams, row_bytes and prefetch. */
+static double read_rate(const uint8_t *data, size_t bytes, int threads, struct reader like,
+                        double ms)
 {
     static struct member members[THREADS_MAX];
     pthread_t ids[THREADS_MAX];
@@ -63,12 +64,9 @@ static double read_rate(const uint8_t *data, size_t bytes, int threads, size_t r
     pthread_barrier_init(&start, NULL, (unsigned)threads);
     size_t share = bytes / (size_t)threads / 4096 * 4096;
     for (int t = 0; t < threads; t++) {
-        members[t] = (struct member){ .reader = { .data = data + (size_t)t * share,
-                                                  .bytes = share,
-                                                  .row_bytes = row_bytes,
-                                                  .prefetch = prefetch },
-                                      .ms = ms,
-                                      .start = &start };
+        like.data = data + (size_t)t * share;
+        like.bytes = share;
+        members[t] = (struct member){ .reader = like, .ms = ms, .start = &start };
         if (t > 0 && pthread_create(&ids[t], NULL, read_member, &members[t]) != 0)
             exit(1);
     }
@@ -116,12 +114,22 @@ static void print_rates(const char *what, const uint8_t *data, size_t bytes,
 {
     for (size_t at = 0; at + 64 <= bytes; at += 4096)
         __asm__ volatile("" ::"r"(data[at]));
-    for (int threads = 1; threads <= o->threads; threads++)
-        printf("read GB/s, %s, %d thread%s: sequential %.1f, 16 rows %.1f, 16 rows with prefetch "
-               "%.1f\n",
-               what, threads, threads > 1 ? "s" : "", read_rate(data, bytes, threads, 0, 0, o->ms),
-               read_rate(data, bytes, threads, 2048, 0, o->ms),
-               read_rate(data, bytes, threads, 2048, 1, o->ms));
+    static const struct {
+        const char *name;
+        struct reader like;
+    } patterns[] = {
+        { "sequential", { .row_bytes = 0 } },
+        { "8 streams", { .streams = 8 } },
+        { "16 rows", { .row_bytes = 2048 } },
+        { "16 rows with prefetch", { .row_bytes = 2048, .prefetch = 1 } },
+    };
+    for (int threads = 1; threads <= o->threads; threads++) {
+        printf("read GB/s, %s, %d thread%s", what, threads, threads > 1 ? "s" : "");
+        for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+            printf("%s %s %.1f", i == 0 ? ":" : ",", patterns[i].name,
+                   read_rate(data, bytes, threads, patterns[i].like, o->ms));
+        printf("\n");
+    }
 }
 
 static struct options parse(int argc, char **argv)
