@@ -20,6 +20,9 @@
 #define SPLIT KV_SPLIT_TOKENS
 #define ROW (4 * BLOCK) /* bytes of four codes of each key */
 
+/* The compiler must not gather products before it adds them: it would spill most of the sums. */
+#define KEEP_ORDER(v) __asm__("" : "+x"(v))
+
 /* A packed query: head_dim codes (16 bits for q8_0 keys, 8 for q4_0), then of each group its scale
  * and, for q4_0, 8 * its sum. */
 struct group {
@@ -90,7 +93,9 @@ ATTR_INLINE void dot_q8(__m256i *dot, const uint8_t *k, struct attn_next *next, 
             memcpy(&four, q + h * stride, sizeof four);
             __m256i x = _mm256_set1_epi64x(four);
             low[h] = _mm256_add_epi32(low[h], _mm256_madd_epi16(a, x));
+            KEEP_ORDER(low[h]);
             high[h] = _mm256_add_epi32(high[h], _mm256_madd_epi16(b, x));
+            KEEP_ORDER(high[h]);
         }
     }
     ATTR_UNROLL
