@@ -102,7 +102,7 @@ FIXTURE_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/mkmodel/*.c)))
 TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
 
 .PHONY: all help deps test test-run unit tools sim clean model demo cross build/quire \
-	cover analyze format install uninstall dist
+	cover mutants analyze format install uninstall dist
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -172,6 +172,9 @@ cross:  ## Build for aarch64 and riscv64; kernels and tiny models under qemu
 cover:  ## Run the C tests and print the share of lines executed, by folder
 	$(Q)$(MAKE) COVER=1 unit
 	$(Q)tests/cover build/cover $(SRC)
+
+mutants:  ## Break every kernel function once: do the tests notice? (minutes)
+	$(Q)B=$(B) tests/mutants
 
 analyze:  ## Static analysis, to be read by hand: gcc -fanalyzer, then cppcheck where installed
 	-$(Q)for f in $(SRC); do $(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) -fanalyzer -c -o /dev/null $$f; done

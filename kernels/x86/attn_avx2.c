@@ -10,10 +10,11 @@
  * Both run over H columns at once by V vectors: H * V chains, 8 to 12 of them, hide the latency of
  * an fma, and each load serves H columns. Columns are cut into groups of 6, 4, 3, 2 and 1, inside
  * runs of rows that hold the same block. All scores of a split come first, then its values: two
- * long streams instead of a short one each block. Rows of one task differ in how many keys of the last
- * blocks they see. Scores of keys that a row does not see are computed and replaced by -inf (they
- * may be anything, NaN too); values are summed over exactly the keys seen: rows that see the same
- * number of keys together. While a tile is read, the following one is prefetched line by line. */
+ * long streams instead of a short one each block. Rows of one task differ in how many keys of the
+ * last blocks they see. Scores of keys that a row does not see are computed and replaced by -inf
+ * (they may be anything, NaN too); values are summed over exactly the keys seen: rows that see the
+ * same number of keys together. While a tile is read, the following one is prefetched line by line.
+ */
 #include <math.h>
 
 #include "kernels/x86/attn_avx2.h"

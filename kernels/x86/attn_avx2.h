@@ -23,7 +23,7 @@ struct attn_keys_avx2 {
     /* The query of (row, head), scaled, in the form that scores takes: at most (head_dim +
      * ATTN_Q_PAD) floats. */
     void (*pack)(const struct attn *a, const struct attn_row *row, uint32_t head, float *dst);
-    /* p[h * KV_SPLIT_TOKENS + token] of a tile's 32 tokens; columns of q are stride floats apart. */
+    /* p[h * KV_SPLIT_TOKENS + token] of a tile's 32 tokens; q: stride floats a column. */
     void (*scores)(const uint8_t *tile, struct attn_next next, const float *q, size_t stride,
                    uint32_t head_dim, float *p, uint32_t h_count);
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* attn - attention of every level against the reference, bit for bit, for every pair of cache
- * types: head widths, group sizes, rows and positions around block and split edges, rows of sequences that
- * share blocks, over scattered blocks in a pool that is NaN wherever nothing was appended; inputs
- * that are not finite, zero or subnormal. Then rows together against rows alone, the reference
- * against double, and what quantized tiles hold. */
+ * types: head widths, group sizes, rows and positions around block and split edges, rows of
+ * sequences that share blocks, over scattered blocks in a pool that is NaN wherever nothing was
+ * appended; inputs that are not finite, zero or subnormal. Then rows together against rows alone,
+ * splits made apart, the reference against double, and what quantized tiles hold. */
 #include "tests/unit/test.h"
 
 #include <math.h>
@@ -315,6 +315,42 @@ static void test_attn_in_place(void **state)
     assert_memory_equal(q, right, sizeof right);
 }
 
+/* Splits made into parts of their own and taken one after another, as workers that share a task do:
+ * the same bits. Rows lie on either side of a split's edge. */
+static void test_attn_splits_apart(void **state)
+{
+    (void)state;
+    struct kernels k;
+    struct dice d = { 7 };
+    const size_t bytes = attn_part_bytes(32, ATTN_COLS_MAX);
+    uint8_t *mem = aligned_alloc(64, 2 * bytes);
+    assert_non_null(mem);
+    kernels_open(&k, cpu_isa());
+    for (int type = 0; type < KV_TYPES; type++) {
+        fill_pool(&d, (struct kv_types){ (enum kv_type)type, (enum kv_type)type }, 32, 800);
+        for (uint32_t pos = 500; pos <= 780; pos += 20) {
+            struct attn a = make_task(&k, &d, 15, 2, pos);
+            struct attn_work w;
+            struct attn_part acc, part;
+            attn_work_open(&w, 32, guard_tail(&stage.work, attn_work_bytes(32)));
+            attn_part_open(&acc, 32, ATTN_COLS_MAX, mem);
+            attn_part_open(&part, 32, ATTN_COLS_MAX, mem + bytes);
+            run_into(&k, &a, out[0]);
+            memset(mem, 0xcb, 2 * bytes);
+            for (uint32_t s = 0; s < attn_split_count(&a); s++) {
+                k.attn.split(&a, s, &w, &part);
+                attn_take(&k.attn, &a, s, &acc, &part);
+            }
+            for (uint32_t r = 0; r < 15; r++)
+                rows[r].out += out[1] - out[0];
+            memset(out[1], 0xab, sizeof out[1]);
+            attn_store(&k.attn, &a, &acc);
+            assert_memory_equal(out[0], out[1], sizeof out[0]);
+        }
+    }
+    free(mem);
+}
+
 /* Dimension i of a key or value as its tile has it. */
 static double stored(uint32_t pos, uint32_t i, bool value)
 {
@@ -429,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_attn_levels_equal_reference),
         cmocka_unit_test(test_attn_rows_alone),
         cmocka_unit_test(test_attn_in_place),
+        cmocka_unit_test(test_attn_splits_apart),
         cmocka_unit_test(test_attn_reference_is_attention),
         cmocka_unit_test(test_attn_tiles_hold_values),
     };

@@ -284,5 +284,5 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
 
 struct executor symbolic_executor(struct symbolic *x)
 {
-    return (struct executor){ x, x->limits, run };
+    return (struct executor){ .ctx = x, .limits = x->limits, .run = run };
 }
