@@ -332,6 +332,12 @@ uint64_t gguf_file_bytes(const struct gguf *g, uint32_t file_index)
     return g->files[file_index].bytes;
 }
 
+const uint8_t *gguf_file_base(const struct gguf *g, uint32_t file_index)
+{
+    must(file_index < g->file_count);
+    return g->files[file_index].base;
+}
+
 int gguf_file_fd(const struct gguf *g, uint32_t file_index)
 {
     must(file_index < g->file_count);

@@ -75,6 +75,7 @@ const char *gguf_file_path(const struct gguf *g, uint32_t file_index);
 uint64_t gguf_file_bytes(const struct gguf *g, uint32_t file_index);
 
 /* gguf_file_fd - open for reading until gguf_close; its position is nobody's. */
+const uint8_t *gguf_file_base(const struct gguf *g, uint32_t file_index); /* its mapping */
 int gguf_file_fd(const struct gguf *g, uint32_t file_index);
 
 /* gguf_locate - file and offset of a byte in a mapping; false when it is in none. */

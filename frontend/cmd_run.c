@@ -156,7 +156,7 @@ static int report(const struct completion *c, const struct engine *e, const stru
     const struct generation *g = &c->choices[0];
     if (g->finish == FINISH_ERROR) {
         fprintf(stderr, "quire run: %s\n", c->error.message);
-        return 1;
+        return g->error == RC_CORRUPT ? rc_exit_status(RC_CORRUPT) : 1;
     }
     if (run->json)
         open = print_json(c, sampling);

@@ -23,6 +23,7 @@
 #include "core/mem.h"
 #include "core/must.h"
 #include "frontend/budget.h"
+#include "frontend/interrupt.h"
 #include "frontend/engine_store.h"
 #include "kvpool/blockfile.h"
 #include "sched/journal.h"
@@ -226,6 +227,7 @@ static void print_end(const struct engine *e)
             (unsigned long long)s.steps, (unsigned long long)s.rows,
             (unsigned long long)s.preemptions, (unsigned long long)s.cached_tokens,
             (unsigned long long)s.io_waits);
+    residency_report(&e->weights);
 }
 
 /* --log-events. */
@@ -263,6 +265,21 @@ static enum rc open_sched(struct engine *e, struct sched_config *config, struct 
     return sched_open(&e->sched, config, e->pool, executor, e->clock, fault);
 }
 
+/* Weights get their place beside the KV pool and scratch, which take other_bytes. */
+static enum rc open_weights(struct engine *e, uint64_t available_bytes, uint64_t other_bytes,
+                            struct fault *fault)
+{
+    const struct engine_options *o = &e->options;
+    struct residency_needs needs = { available_bytes, other_bytes, o->threads };
+    enum rc rc = residency_open(&e->weights, &o->weights, &needs, e->model, e->gguf, fault);
+    if (rc != RC_OK)
+        return rc;
+    exec_cpu_stream(e->exec, e->weights.stream);
+    for (uint32_t i = 0; i < gguf_file_count(e->gguf); i++)
+        interrupt_survive_loss(gguf_file_base(e->gguf, i), gguf_file_bytes(e->gguf, i));
+    return RC_OK;
+}
+
 /* The second row of the picture; after an error close_compute cleans up. */
 static enum rc open_compute(struct engine *e, struct fault *fault)
 {
@@ -297,6 +314,7 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
         .ctx_max = o->ctx_tokens,
         .isa = (enum isa)(o->isa - 1),
         .act_f32 = o->act == 1,
+        .lost = interrupt_lost_bytes,
         .kv_types = kv_types(o),
         .kv_base = kvpool_base(e->pool),
         .kv_block_bytes = kvpool_block_bytes(e->pool),
@@ -312,11 +330,9 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
     rc = engine_store_open(e, chaos.io, fault);
     if (rc != RC_OK)
         return rc;
-    struct residency_needs weights = { budget.available_bytes, kv_bytes + scratch, o->threads };
-    rc = residency_open(&e->weights, &o->weights, &weights, e->model, e->gguf, fault);
+    rc = open_weights(e, budget.available_bytes, kv_bytes + scratch, fault);
     if (rc != RC_OK)
         return rc;
-    exec_cpu_stream(e->exec, e->weights.stream);
     struct sched_config sched = {
         .ctx_tokens = o->ctx_tokens,
         .rows_max = o->rows_max,
@@ -424,6 +440,8 @@ void engine_close(struct engine *e)
     }
     tokenizer_close(e->tokenizer);
     model_close(e->model);
+    if (e->gguf != NULL)
+        interrupt_forget_files();
     gguf_close(e->gguf);
     e->tokenizer = NULL;
     e->model = NULL;

@@ -6,6 +6,9 @@
 #ifndef QUIRE_FRONTEND_INTERRUPT_H
 #define QUIRE_FRONTEND_INTERRUPT_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 /* interrupt_install - a closed pipe and a file over its size limit are no signals from here on:
  * writes report them. */
 void interrupt_install(void);
@@ -14,7 +17,15 @@ void interrupt_install(void);
 int interrupt_signal(void);
 
 /* interrupt_guard_files - called once, first of all: when a mapped model is cut short or cannot be
- * read while it is in use, the process ends with one line and the exit status of a bad model. */
+ * read while it is in use, one line says so, and the process ends with the exit status of a bad
+ * model. */
 void interrupt_guard_files(void);
+
+/* interrupt_survive_loss - from here on that mapping may lose bytes and the process stays: zeroes
+ * take their place, and interrupt_lost_bytes says so. interrupt_forget_files - before it is
+ * unmapped. */
+void interrupt_survive_loss(const void *base, size_t bytes);
+void interrupt_forget_files(void);
+bool interrupt_lost_bytes(void);
 
 #endif

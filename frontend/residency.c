@@ -137,3 +137,14 @@ void residency_print(const struct residency *r, const struct residency_options *
     fprintf(stderr, "weights   %.0f MiB kept, %.0f MiB read in every step; %s\n",
             mib(s.pinned_bytes), mib(s.streamed_bytes), s.mode);
 }
+
+void residency_report(const struct residency *r)
+{
+    if (r->stream == NULL)
+        return;
+    struct stream_stats s = stream_stats(r->stream);
+    double seconds = (double)(s.busy_us > 0 ? s.busy_us : 1) / 1e6;
+    fprintf(stderr, "reading   %.0f MiB at %.0f MB/s; %llu reads through io_uring, %llu dropped\n",
+            mib(s.read_bytes), (double)s.read_bytes / 1e6 / seconds,
+            (unsigned long long)s.ring_reads, (unsigned long long)s.dropped_reads);
+}

@@ -54,7 +54,8 @@ enum rc residency_open(struct residency *out, const struct residency_options *o,
                        struct fault *fault) ATTR_MUST_USE;
 void residency_close(struct residency *r);
 
-/* residency_print - the start line, on stderr. */
+/* residency_print - the start line, on stderr. residency_report - what was read until now. */
 void residency_print(const struct residency *r, const struct residency_options *o);
+void residency_report(const struct residency *r);
 
 #endif

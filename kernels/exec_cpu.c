@@ -8,6 +8,7 @@
 #include "kernels/exec_cpu.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ struct exec_cpu {
     size_t sample_bytes;
     struct batch_result *results; /* of the step that runs */
     uint64_t weight_bytes;        /* of the last step */
+    atomic_bool lost;             /* bytes of the model are gone */
     uint64_t kv_bytes;            /* likewise */
 };
 
@@ -191,6 +193,8 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
 {
     struct exec_cpu *e = ctx;
     struct forward *f = &e->f;
+    if (exec_cpu_lost(e))
+        return RC_CORRUPT;
     must(b->row_count <= e->config.rows_max && b->output_count <= e->config.outputs_max);
     for (uint32_t i = 0; i < b->row_count; i++)
         must(b->tokens[i] >= 0 && (uint32_t)b->tokens[i] < f->m->vocab_count);
@@ -221,7 +225,15 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
         e->weight_bytes += f->workers[i].weight_bytes;
         e->kv_bytes += f->workers[i].kv_bytes;
     }
-    return streams ? stream_end(f->stream) : RC_OK;
+    enum rc rc = streams ? stream_end(f->stream) : RC_OK;
+    if (rc == RC_CORRUPT || (e->config.lost != NULL && e->config.lost()))
+        atomic_store(&e->lost, true);
+    return exec_cpu_lost(e) ? RC_CORRUPT : rc;
+}
+
+bool exec_cpu_lost(const struct exec_cpu *e)
+{
+    return atomic_load(&e->lost);
 }
 
 static enum rc check_config(const struct exec_cpu_config *c, const struct kv_layout *kv,

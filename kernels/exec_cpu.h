@@ -26,6 +26,7 @@ struct exec_cpu_config {
     uint32_t ctx_max;     /* positions */
     enum isa isa;         /* highest level to use */
     bool act_f32;         /* --act f32: activations stay unquantized */
+    bool (*lost)(void);   /* whether bytes of the model are gone for good; may be NULL */
     struct kv_types kv_types;
     void *kv_base; /* the pool's mapping */
     size_t kv_block_bytes;
@@ -44,6 +45,10 @@ void exec_cpu_close(struct exec_cpu *e);
 /* exec_cpu_stream - weights come from s from the next step on; s outlives the executor. A step
  * whose weights cannot be read fails with RC_IO or RC_CORRUPT. */
 void exec_cpu_stream(struct exec_cpu *e, struct stream *s);
+
+/* exec_cpu_lost - any thread: bytes of the model are gone. The step that found it, and all later
+ * ones, fail with RC_CORRUPT. */
+bool exec_cpu_lost(const struct exec_cpu *e);
 
 struct executor exec_cpu_executor(struct exec_cpu *e);
 size_t exec_cpu_scratch_bytes(const struct exec_cpu *e);

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Files that want to hurt: each costs one clear line, exit status 3, little time and memory."""
+import json
 import os
 import resource
 import shutil
 import struct
 import subprocess
+import time
 
-from tap import ENV, QUIRE, check, equal, main, path, start, tiny
+from tap import ENV, QUIRE, check, equal, main, middle, path, start, tiny, write
 
 U32, F32, STRING, ARRAY = 4, 6, 8, 9
 TYPE_F32, TYPE_F16, TYPE_IQ1_S = 0, 1, 19
@@ -106,16 +108,47 @@ def test_the_reason_is_seen_behind_a_long_path():
         refused(deep, command, b"model.gguf: cannot be opened: No such file")
 
 
-def test_cut_short_while_in_use():
+def cut_while_running(whole, tokens, *flags):
     model = path("cut.gguf")
-    shutil.copy(tiny(), model)
-    p = start("run", "-m", model, "-p", "abc", "-n", -1, "-c", 20000, "--kv-tokens", 20000,
-              "--ignore-eos", "-q", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    shutil.copy(whole, model)
+    p = start("run", "-m", model, "-p", "abc", "-n", -1, "-c", tokens, "--kv-tokens", tokens,
+              "--ignore-eos", "-q", *flags, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     check(len(p.stdout.read(20)) == 20)
     os.truncate(model, 4096)
     err = p.communicate(timeout=60)[1]
     equal(p.returncode, 3, err[-300:])
-    check(b"cut short" in err.splitlines()[-1], err[-300:])
+    equal(err.count(b"cut short"), 1, err[-300:])
+    check(b"broken file" in err.splitlines()[-1], err[-300:])
+
+
+def test_cut_short_while_in_use():
+    cut_while_running(tiny(), 20000)
+
+
+def test_cut_short_while_streamed():
+    cut_while_running(middle(), 2000, "--mem", "48M", "--max-rows", 2)
+
+
+def test_cut_short_in_a_batch():
+    """Every request that is left ends with one error, and the process with its summary."""
+    model = path("cut.gguf")
+    shutil.copy(tiny(), model)
+    write("in.jsonl", "".join(json.dumps(
+        {"custom_id": str(i), "method": "POST", "url": "/v1/completions",
+         "body": {"prompt": "abc %d" % i, "max_tokens": 4000, "ignore_eos": True}}) + "\n"
+        for i in range(12)))
+    p = start("batch", "-m", model, "-i", path("in.jsonl"), "-o", path("out.jsonl"), "-np", 4,
+              "-c", 5000, "--kv-tokens", 20000, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while b"threads" not in (line := p.stderr.readline()):
+        check(line, "no start line")
+    time.sleep(0.2)
+    os.truncate(model, 4096)
+    err = p.communicate(timeout=60)[1]
+    equal(p.returncode, 5, err[-300:])
+    equal(err.count(b"cut short"), 1, err[-300:])
+    rows = [json.loads(line) for line in open(path("out.jsonl"))]
+    equal(sorted(int(r["custom_id"]) for r in rows), list(range(12)))
+    check(all(r["error"] or r["response"]["status_code"] >= 500 for r in rows), rows[:2])
 
 
 if __name__ == "__main__":

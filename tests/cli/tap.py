@@ -57,6 +57,13 @@ def tiny():
     return model("tiny", "--type", "Q8_0", "--seed", 1)
 
 
+def middle():
+    """41 MiB: large enough not to fit."""
+    return model("middle", "--shape", "custom", "--width", 512, "--layers", 10, "--heads", 8,
+                 "--kv-heads", 2, "--ffn", 2048, "--vocab", 2048, "--type", "Q8_0", "--direct",
+                 "--seed", 5)
+
+
 def quire(*args, stdin=None, status=0, env=None, timeout=120):
     """Runs the program to its end; status is what it must exit with, None for anything."""
     p = subprocess.run([QUIRE, *map(str, args)], input=stdin, capture_output=True, timeout=timeout,

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Models larger than memory, through the program: the same text whichever way the weights come and
+whatever the system refuses, one warning for each refusal, and the promises about what is read. What
+this machine cannot show is skipped by name. Prints TAP."""
+import ctypes
+import errno
+import functools
+import json
+import os
+import platform
+import re
+import resource
+import struct
+import subprocess
+
+from tap import ENV, QUIRE, Skip, check, equal, main, middle, path, quire, write
+
+TIGHT = ["--mem", "40M", "-c", 256, "-np", 2]
+RUN = ["-p", "abc", "-n", 8, "--temp", 0]
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+# System calls by their numbers; other processors have others.
+CALLS = {"x86_64": {"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
+                    "fcntl": 72, "mlock2": 325},
+         "aarch64": {"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
+                     "fcntl": 25, "mlock2": 284}}.get(platform.machine())
+O_DIRECT, F_SETFL = os.O_DIRECT, 4
+
+
+def refuse(call, error, arguments=()):
+    """A preexec that makes a system call fail; arguments: (index, value, mask) that must match."""
+    if CALLS is None:
+        raise Skip("system call numbers of %s are not known here" % platform.machine())
+    jump, load, ret, masked = 0x15, 0x20, 0x06, 0x54
+    body = [(load, 0, 0, 0)]  # the number
+    tests = [(jump, CALLS[call])]
+    program = []
+    for index, value, mask in arguments:
+        tests.append((load, 16 + 8 * index))
+        tests.append((masked, mask))
+        tests.append((jump, value))
+    for at, (code, k) in enumerate(tests):
+        left = len(tests) - at
+        program.append((code, 0, left if code == jump else 0, k))
+    program.append((ret, 0, 0, 0x50000 | error))
+    program.append((ret, 0, 0, 0x7fff0000))
+    code = b"".join(struct.pack("HBBI", *i) for i in body + program)
+
+    class Filter(ctypes.Structure):
+        _fields_ = [("count", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+
+    def preexec():
+        f = Filter(len(body + program), code)
+        if LIBC.prctl(38, 1, 0, 0, 0) != 0 or LIBC.prctl(22, 2, ctypes.byref(f)) != 0:
+            os._exit(99)
+    return preexec
+
+
+def run(*flags, preexec=None, model=None):
+    """text, start line of the weights, warnings"""
+    p = subprocess.run([QUIRE, "run", "-m", model or middle(), *map(str, [*RUN, *flags])],
+                       capture_output=True, env=ENV, timeout=60, preexec_fn=preexec)
+    if p.returncode == 99:
+        raise Skip("system calls cannot be filtered here")
+    equal(p.returncode, 0, p.stderr[-500:])
+    lines = p.stderr.decode().splitlines()
+    weights = [line for line in lines if line.startswith("weights")]
+    return p.stdout, weights[0], [line for line in lines if line.startswith("warning:")]
+
+
+@functools.cache
+def plenty():
+    text, line, _ = run("-c", 256, "-np", 2)
+    check(line.endswith("mapped"), line)
+    return text
+
+
+@functools.cache
+def has_ring():
+    return "io_uring, direct" in run(*TIGHT)[1]
+
+
+def same(flags, mode, warnings, preexec=None, model=None):
+    text, line, said = run(*TIGHT, *flags, preexec=preexec, model=model)
+    check(mode in line, line)
+    equal(len(said), len(warnings), said)
+    for want, line in zip(warnings, said):
+        check(want in line, line)
+    equal(text, plenty())
+
+
+def test_every_way_gives_the_same_text():
+    if has_ring():
+        same([], "io_uring, direct", [])
+    same(["--read", "threads"], "threads, direct", [])
+    same(["--read", "mmap"], "mmap", [])
+    same(["--prefault"], "MiB kept", [])
+    text, line, said = run("-c", 256, "-np", 2, "--no-mmap")
+    check("40 MiB kept, 0 MiB read" in line or "41 MiB kept, 0 MiB read" in line, line)
+    equal((text, said), (plenty(), []))
+    text, line, said = run("-c", 256, "-np", 2, "--prefault")
+    equal((text, said), (plenty(), []))
+
+
+def test_io_uring_refused_by_a_filter():
+    for error in [errno.EPERM, errno.ENOSYS, errno.ENOMEM]:
+        same([], "threads, direct", ["io_uring is refused"],
+             preexec=refuse("io_uring_setup", error))
+
+
+def test_io_uring_refused_when_it_is_entered():
+    if not has_ring():
+        raise Skip("io_uring is refused on this machine")
+    same([], "threads, direct", ["io_uring is refused: Operation not permitted"],
+         preexec=refuse("io_uring_enter", errno.EPERM))
+
+
+def test_locked_memory_limit():
+    if not has_ring():
+        raise Skip("io_uring is refused on this machine")
+    if os.geteuid() != 0:
+        raise Skip("only root has a capability to drop")
+
+    def preexec():
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+        if LIBC.prctl(24, 14, 0, 0, 0) != 0:  # CAP_IPC_LOCK leaves the bounding set
+            os._exit(99)
+    same([], "io_uring, direct, not registered", ["cannot be registered"], preexec=preexec)
+
+
+def test_mlock_refused():
+    text, line, said = run(*TIGHT, "--mlock", preexec=refuse("mlock2", errno.EPERM))
+    equal(len(said), 1, said)
+    check("cannot be locked" in said[0], said)
+    equal(text, plenty())
+
+
+def test_no_direct_reads():
+    direct = refuse("fcntl", errno.EINVAL, [(1, F_SETFL, 0xffffffff), (2, O_DIRECT, O_DIRECT)])
+    same(["--read", "threads"], "threads, page cache", ["no direct reads"], preexec=direct)
+    if has_ring():
+        same([], "io_uring, page cache", ["no direct reads"], preexec=direct)
+
+
+def test_file_system_without_direct_reads():
+    """ramfs has none."""
+    where = path("ramfs")
+    os.makedirs(where, exist_ok=True)
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "ramfs", "none", where],
+                                           capture_output=True).returncode != 0:
+        raise Skip("no file system may be mounted here")
+    try:
+        copy = os.path.join(where, "m.gguf")
+        with open(middle(), "rb") as src, open(copy, "wb") as dst:
+            dst.write(src.read())
+        same([], "page cache", ["no direct reads"], model=copy)
+    finally:
+        subprocess.run(["umount", where], check=True)
+
+
+def bench(*flags):
+    p = subprocess.run([QUIRE, "bench", "-m", middle(), "-npp", "8", "-ntg", "16", "-npl", "1,8",
+                        "--jsonl", *map(str, flags)], capture_output=True, env=ENV, timeout=60)
+    equal(p.returncode, 0, p.stderr[-500:])
+    return [json.loads(line) for line in p.stdout.splitlines()]
+
+
+def test_bench_says_what_is_read():
+    rows = bench("--mem", "48M")
+    equal([r["n_pl"] for r in rows], [1, 8])
+    for r in rows:
+        left = r["weight_bytes_per_step"] - r["pinned_bytes"]
+        check(0.9 * left < r["read_bytes_per_step"] < 1.1 * left, r)
+        check(r["pinned_bytes"] > 0)
+        if "io_uring" in r["read_mode"]:
+            check(r["ring_reads"] > 0)
+    if has_ring():
+        equal({r["read_mode"] for r in rows}, {"io_uring, direct"})
+    equal({r["read_mode"] for r in bench()}, {"mapped"})
+
+
+def cold(*names):
+    for name in names:
+        with open(name, "rb") as f:
+            os.fsync(f.fileno())
+            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def test_cold_start_reads_nothing_twice():
+    """The first token needs one pass over the weights, which reads each once; the process as a
+    whole reads the header, and some of the second pass when the token is there."""
+    size = os.path.getsize(middle())
+    cold(middle())
+    p = subprocess.Popen([QUIRE, "run", "-m", middle(), "-p", "abc", "-n", "1", "-c", "256",
+                          "-np", "2", "--mem", "36M", "-v"],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENV)
+    said = p.stderr.read().decode()
+    _, status, usage = os.wait4(p.pid, 0)
+    p.returncode = os.waitstatus_to_exitcode(status)
+    equal(p.returncode, 0, said)
+    kept, streamed = map(int, re.search(r"weights +(\d+) MiB kept, (\d+) MiB", said).groups())
+    read = int(re.search(r"reading +(\d+) MiB", said).group(1))
+    check(streamed > kept > 0, said)
+    check(read <= kept + streamed + 1, said)
+    check(usage.ru_inblock * 512 < size + (16 << 20), usage.ru_inblock * 512, size)
+
+
+class Group:
+    """A control group with a memory limit, v1 or v2; page cache counts."""
+
+    def __init__(self, limit):
+        v1, v2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+        if os.path.exists(v1 + "/memory.limit_in_bytes"):
+            self.parent, self.limit = v1, "memory.limit_in_bytes"
+        elif os.path.exists(v2 + "/cgroup.controllers"):
+            self.parent, self.limit = v2, "memory.max"
+        else:
+            raise Skip("no memory control groups")
+        self.dir = os.path.join(self.parent, "quire-test-%d" % os.getpid())
+        try:
+            os.mkdir(self.dir)
+            self.put(self.limit, limit)
+        except OSError as e:
+            if os.path.isdir(self.dir):
+                os.rmdir(self.dir)
+            raise Skip("memory control groups are not writable (%s)" % e.strerror)
+
+    def put(self, name, value):
+        with open(os.path.join(self.dir, name), "w") as f:
+            f.write(str(value))
+
+    def enter(self):
+        self.put("cgroup.procs", os.getpid())
+
+    def kills(self):
+        for name in ["memory.oom_control", "memory.events"]:
+            full = os.path.join(self.dir, name)
+            if os.path.exists(full):
+                with open(full) as f:
+                    for line in f:
+                        if line.startswith("oom_kill "):
+                            return int(line.split()[1])
+        return 0
+
+    def close(self):
+        os.rmdir(self.dir)
+
+
+def batch(name, *flags, preexec=None):
+    p = subprocess.run([QUIRE, "batch", "-m", middle(), "-i", path("in.jsonl"), "-o", path(name),
+                        "-np", "8", "-c", "128", *map(str, flags)],
+                       capture_output=True, env=ENV, timeout=60, preexec_fn=preexec)
+    equal(p.returncode, 0, p.stderr[-500:])
+    with open(path(name)) as f:
+        answers = [json.loads(line) for line in f]
+    return ({a["custom_id"]: a["response"]["body"]["choices"][0]["text"] for a in answers},
+            p.stderr.decode())
+
+
+def test_eight_requests_under_a_control_group():
+    """A file of 41 MiB under 40 MiB with the page cache, and without a flag that says so."""
+    write("in.jsonl", "".join(json.dumps(
+        {"custom_id": str(i), "method": "POST", "url": "/v1/completions",
+         "body": {"prompt": "abc %d" % i, "max_tokens": 12, "temperature": 0}}) + "\n"
+        for i in range(8)))
+    want, _ = batch("plenty.jsonl")
+    group = Group(40 << 20)
+    try:
+        cold(middle())
+        got, said = batch("tight.jsonl", preexec=group.enter)
+        kills = group.kills()
+    finally:
+        group.close()
+    equal(got, want)
+    equal(kills, 0)
+    check("under the cgroup limit of 40 MiB" in said, said)
+    check("read in every step" in said, said)
+
+
+if __name__ == "__main__":
+    main(globals())
