@@ -101,7 +101,7 @@ HELPER_OBJ += $(if $(filter x86_64,$(ARCH)),$(patsubst %.c,$(B)/%.o,$(sort $(wil
 FIXTURE_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/mkmodel/*.c)))
 TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
 
-.PHONY: all help deps test test-run unit tools sim clean model demo cross build/quire \
+.PHONY: all help deps fuzz fuzz-run test test-run unit tools sim clean model demo cross build/quire \
 	cover mutants analyze format install uninstall dist
 .SECONDARY:
 .DEFAULT_GOAL := all
@@ -159,6 +159,20 @@ SEED ?= 1
 SECONDS ?= 10
 sim: $(B)/tests/sim/sim_test  ## Simulate scheduler and KV pool (SEED=N SECONDS=S SIMFLAGS=..)
 	$(Q)$< --seed $(SEED) --seconds $(SECONDS) $(SIMFLAGS)
+
+# What the targets need, and no more: a build of their own under the sanitizers of clang.
+FUZZ_SRC := $(wildcard core/*.c frontend/jinja/*.c) $(addprefix frontend/,api/schema.c api/stop.c \
+	api/chat_template.c api/chat_messages.c http/http_head.c http/http_body.c)
+FUZZ_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/fuzz/*_fuzz.c)))
+$(FUZZ_BIN): $(B)/%: $(B)/%.o $(FUZZ_SRC:%.c=$(B)/%.o)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+
+fuzz:  ## Fuzz what reads bytes from outside, with clang (SECONDS=S for each target)
+	$(Q)$(MAKE) CC=clang SAN=address,undefined,fuzzer-no-link fuzz-run
+
+fuzz-run: $(FUZZ_BIN)
+	$(Q)tests/fuzz/run $(SECONDS) $(FUZZ_BIN)
 
 test: deps  ## Install what is needed, run every test
 	$(Q)$(MAKE) test-run

@@ -26,9 +26,12 @@ struct serving {
 /* What a request that does not say it gets: the flags, and OpenAI's own 16 tokens. */
 static enum rc take_defaults(struct serving *v, struct fault *fault)
 {
+    bool random = v->sampling.seed == -1; /* each request its own, not one for all */
+    v->sampling.seed = random ? 0 : v->sampling.seed;
     v->defaults = completion_params_default();
     enum rc rc =
         sampling_options_apply(&v->sampling, &v->defaults, v->engine.model->vocab_count, fault);
+    v->defaults.seed = random ? -1 : v->defaults.seed;
     v->chat_defaults = v->defaults;
     if (v->sampling.predict == -2)
         v->chat_defaults.max_tokens = -1;
@@ -108,6 +111,7 @@ int cmd_serve(int argc, char **argv)
     struct serving v = { .options = engine_options_default(),
                          .sampling = sampling_options_default() };
     struct server_options options = server_options_default();
+    v.sampling.seed = -1;
     struct option_group groups[] = {
         { "server", server_option_rows, server_option_count, &options },
         { "generation, where a request does not say it", sampling_option_rows,

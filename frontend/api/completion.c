@@ -77,6 +77,8 @@ static struct request_params request_of(const struct completion *c, uint32_t k)
         .logprobs = p->logprobs >= 0,
         .prompt_logprobs = p->logprobs >= 0 && p->echo,
         .user = (void *)(uintptr_t)c,
+        .priority = c->priority,
+        .tenant = c->tenant,
     };
     r.sampling.choice = k % p->n;
     memcpy(r.stop_ids, p->stop_ids, sizeof r.stop_ids);
@@ -103,7 +105,7 @@ static enum rc open_choices(struct completion *c, struct api_error *error)
 enum rc completion_open(struct completion *c, struct engine *e, struct completion_params *params,
                         bool special, struct api_error *error)
 {
-    *c = (struct completion){ .engine = e, .params = *params };
+    *c = (struct completion){ .engine = e, .params = *params, .priority = params->priority };
     *params = (struct completion_params){ 0 };
     c->prompts = mem_alloc_array(c->params.prompt_count, sizeof *c->prompts);
     c->choices = mem_alloc_array((size_t)c->params.prompt_count * c->params.n, sizeof *c->choices);

@@ -26,6 +26,8 @@ struct completion {
     uint32_t choice_count;
     uint32_t submitted_count;
     uint32_t ended_count;
+    enum priority priority; /* the opener's: who it is for, and in which class */
+    uint64_t tenant;
     bool cancelled; /* nothing more of it is submitted */
     bool failed;    /* error holds what happened; the rest is being cancelled */
     struct api_error error;
@@ -57,6 +59,9 @@ json_t *completion_body(const struct completion *c, const char *id, int64_t crea
  * it and from is 0. finish is NULL when it goes on. A new reference; NULL without memory. */
 json_t *completion_choice(const struct completion *c, uint32_t k, uint32_t from, uint32_t to,
                           size_t text_from, const char *finish);
+
+/* completion_timings - llama.cpp's numbers of the first choice; when it has ended. */
+json_t *completion_timings(const struct completion *c);
 
 /* completion_usage - {"prompt_tokens" .., "prompt_tokens_details": {"cached_tokens"}}. */
 json_t *completion_usage(const struct completion *c);

@@ -148,6 +148,27 @@ uint32_t completion_cached_tokens(const struct completion *c)
     return cached;
 }
 
+static double per_second(uint32_t count, double ms)
+{
+    return ms > 0 ? count * 1e3 / ms : 0;
+}
+
+json_t *completion_timings(const struct completion *c)
+{
+    const struct generation *g = &c->choices[0];
+    struct request_times t = request_times_get(g->request);
+    uint32_t cached = request_cached_count(g->request);
+    uint32_t computed = request_prompt_count(g->request) - cached;
+    uint64_t first = t.first_token_us > t.admitted_us ? t.first_token_us : t.admitted_us;
+    uint64_t last = t.finished_us > first ? t.finished_us : first;
+    double prompt_ms = (double)(first - t.admitted_us) / 1e3, ms = (double)(last - first) / 1e3;
+    return json_pack("{s:I, s:I, s:f, s:f, s:I, s:f, s:f}", "cache_n", (json_int_t)cached,
+                     "prompt_n", (json_int_t)computed, "prompt_ms", prompt_ms, "prompt_per_second",
+                     per_second(computed, prompt_ms), "predicted_n", (json_int_t)g->token_count,
+                     "predicted_ms", ms, "predicted_per_second",
+                     per_second(g->token_count > 0 ? g->token_count - 1 : 0, ms));
+}
+
 json_t *completion_usage(const struct completion *c)
 {
     json_int_t prompt = completion_prompt_tokens(c), output = completion_output_tokens(c);
@@ -168,7 +189,7 @@ json_t *completion_body(const struct completion *c, const char *id, int64_t crea
             return NULL;
         }
     }
-    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o}", "id", id, "object", "text_completion",
+    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o, s:I}", "id", id, "object", "text_completion",
                      "created", (json_int_t)created, "model", c->engine->name, "choices", choices,
-                     "usage", completion_usage(c));
+                     "usage", completion_usage(c), "seed", (json_int_t)c->params.seed);
 }

@@ -37,11 +37,12 @@ struct api_context {
 
 /* One call: constant from open to close. */
 struct api_call {
-    char id[40];     /* unique, without a prefix: "cmpl-" and the like are the dialect's */
-    int64_t created; /* seconds since 1970 */
-    enum priority priority;
+    char id[40];            /* unique, without a prefix: "cmpl-" and the like are the dialect's */
+    int64_t created;        /* seconds since 1970 */
+    enum priority priority; /* the best class it may have */
     uint64_t tenant;
-    void *user; /* open puts it into completion.user */
+    bool timings; /* the body says how long it took: not in files that are compared */
+    void *user;   /* open puts it into completion.user */
 };
 
 struct dialect {

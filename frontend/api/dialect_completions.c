@@ -153,7 +153,12 @@ static json_t *body_of(const void *p)
     const struct text_job *job = p;
     char id[48];
     id_of(job, id);
-    return completion_body(&job->completion, id, job->call->created);
+    json_t *body = completion_body(&job->completion, id, job->call->created);
+    if (body == NULL || !job->call->timings ||
+        json_object_set_new(body, "timings", completion_timings(&job->completion)) == 0)
+        return body;
+    json_decref(body);
+    return NULL;
 }
 
 static void close_job(void *p)

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "core/mem.h"
 #include "core/str.h"
@@ -425,6 +426,35 @@ static enum rc settle_chat_logprobs(struct completion_params *p, struct api_erro
     return RC_OK;
 }
 
+/* A class by its name, or a number as vLLM has it: lower ones go first. */
+static enum rc take_priority(struct completion_params *p, const json_t *v, struct api_error *e)
+{
+    static const char *const names[] = { "normal", "interactive", "batch", "spare" };
+    const char *name = json_string_value(v);
+    json_int_t number = json_integer_value(v);
+    if (json_is_integer(v)) {
+        p->priority = number < 0   ? PRIORITY_INTERACTIVE
+                      : number > 0 ? PRIORITY_BATCH
+                                   : PRIORITY_NORMAL;
+        return RC_OK;
+    }
+    for (uint32_t i = 0; name != NULL && i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0) {
+            p->priority = (enum priority)i;
+            return RC_OK;
+        }
+    return api_error_set(e, 400, name != NULL ? "invalid_value" : "invalid_type", "priority",
+                         "priority must be interactive, normal, batch, spare or a whole number");
+}
+
+/* 31 bits: any reader of JSON gets them back as they are. */
+static int64_t draw_seed(void)
+{
+    uint32_t bits = 0;
+    (void)!getrandom(&bits, sizeof bits, 0);
+    return bits >> 1;
+}
+
 static enum rc take_body(struct completion_params *p, uint32_t vocab_count, struct api_error *e)
 {
     const json_t *v;
@@ -449,6 +479,10 @@ static enum rc take_body(struct completion_params *p, uint32_t vocab_count, stru
         rc = check_refused(p, p->body, e);
     if (rc == RC_OK && !p->chat)
         rc = take_prompt(p, get(p->body, "prompt"), vocab_count, e);
+    if (rc == RC_OK && (v = get(p->body, "priority")) != NULL)
+        rc = take_priority(p, v, e);
+    if (p->seed == -1)
+        p->seed = draw_seed();
     p->sampling.seed = (uint64_t)p->seed;
     struct fault fault;
     if (rc == RC_OK && sampling_check(&p->sampling, vocab_count, &fault) != RC_OK)

@@ -19,6 +19,7 @@
 #include "core/err.h"
 #include "core/limits.h"
 #include "core/sampling.h"
+#include "sched/request.h"
 
 struct api_error {
     int status;              /* HTTP status */
@@ -58,7 +59,8 @@ struct completion_params {
     int64_t max_tokens; /* -1: as far as the context goes */
     uint32_t min_tokens;
     int32_t logprobs; /* -1: none, else how many of the best beside the chosen token */
-    int64_t seed;
+    int64_t seed; /* -1 until one has been drawn */
+    enum priority priority; /* which class it asks for */
     bool chat; /* the fields are those of chat: */
     bool chat_logprobs;
     bool continuous_usage; /* stream_options: usage in every chunk */

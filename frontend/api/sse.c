@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sse - see sse.h. Floats are written with the nine digits that give the same float back. */
+/* sse - see sse.h. Numbers are written as in bodies and files: with all their digits. */
 #include "frontend/api/sse.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static int append(const char *bytes, size_t len, void *ctx)
 enum rc json_append(struct text *out, json_t *json)
 {
     int failed = json == NULL ||
-                 json_dump_callback(json, append, out, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0;
+                 json_dump_callback(json, append, out, JSON_COMPACT) != 0;
     json_decref(json);
     return failed ? RC_NO_MEMORY : RC_OK;
 }

@@ -81,6 +81,8 @@ void call_start(struct conn *c)
              (unsigned long long)(s->boot & 0xffffffffffffu), (unsigned long long)++s->call_number);
     call->api.created = (int64_t)(clock_wall().now_us(NULL) / 1000000u);
     call->api.user = call;
+    call->api.timings = true;
+    call->api.priority = PRIORITY_INTERACTIVE;
     if (c->request.key > 0) {
         const struct access_key *key = &s->access.keys[c->request.key - 1];
         call->api.tenant = key->tenant;
@@ -311,6 +313,16 @@ void call_retry_waiting(struct server *s)
     }
 }
 
+/* The class that was asked for, but none better than the best that its key may have. */
+static enum priority class_of(enum priority best, enum priority asked)
+{
+    static const int ranks[] = { [PRIORITY_INTERACTIVE] = 0,
+                                 [PRIORITY_NORMAL] = 1,
+                                 [PRIORITY_BATCH] = 2,
+                                 [PRIORITY_SPARE] = 3 };
+    return ranks[asked] > ranks[best] ? asked : best;
+}
+
 /* Whether there is room for its requests. */
 static bool admit(struct call *call, struct api_error *error)
 {
@@ -331,6 +343,8 @@ static bool admit(struct call *call, struct api_error *error)
         api_error_set(error, 503, "out_of_memory", NULL, "out of memory");
         return false;
     }
+    completion->priority = class_of(call->api.priority, completion->params.priority);
+    completion->tenant = call->api.tenant;
     call->choice_count = completion->choice_count;
     s->live += call->choice_count;
     return true;

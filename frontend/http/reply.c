@@ -2,13 +2,8 @@
 /* reply - answers that are JSON, and the lines about them in the log. */
 #include <string.h>
 
-#include "core/mem.h"
+#include "frontend/api/sse.h"
 #include "frontend/http/server_impl.h"
-
-static int append_dump(const char *bytes, size_t len, void *text)
-{
-    return text_append(text, bytes, len) == RC_OK ? 0 : -1;
-}
 
 /* Headers that go with a status. */
 static struct reply reply_of(struct server *s, int status)
@@ -27,7 +22,7 @@ void reply_json(struct conn *c, int status, json_t *body)
     struct reply r = reply_of(c->server, status);
     r.allow = c->allow;
     c->allow = NULL;
-    if (body == NULL || json_dump_callback(body, append_dump, &text, JSON_COMPACT) != 0) {
+    if (json_append(&text, body) != RC_OK) {
         static const char failed[] = "{\"error\":{\"message\":\"out of memory\",\"type\":"
                                      "\"server_error\",\"param\":null,\"code\":\"out_of_memory\"}}";
         r.status = 500;
@@ -37,7 +32,6 @@ void reply_json(struct conn *c, int status, json_t *body)
         r.body = text.data;
         r.len = text.len;
     }
-    json_decref(body);
     http_conn_reply(c, &r);
     text_close(&text);
 }

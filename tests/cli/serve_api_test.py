@@ -27,6 +27,7 @@ def test_a_completion_equals_batch_and_run():
     got = complete(**body).json
     equal(got["choices"], right["choices"])
     equal(got["usage"]["completion_tokens"], right["usage"]["completion_tokens"])
+    equal(got.pop("timings")["predicted_n"], 12)
     equal(sorted(got), sorted(right))
     p = quire("run", "-m", tiny(), "-p", "Hello", "-n", 12, "--temp", 0.8, "-s", 5, "--json", "-q",
               "-c", 256)
@@ -56,6 +57,184 @@ def test_usage_chunk_when_asked():
     equal(last["choices"], [])
     equal(last["usage"], complete(prompt="Hello").json["usage"])
     check("prompt_tokens_details" in last["usage"])
+
+
+def test_echo_with_log_probabilities_as_harnesses_ask_for_them():
+    """lm-evaluation-harness: ids, max_tokens 1, echo; greedy by equality of two floats."""
+    ids = [[72, 323, 372, 376, 111], [300, 301, 302], [72, 323, 372, 376, 111, 300] * 20]
+    for temperature, tokens in [(0, 1), (0, 0), (1, 3)]:
+        body = {"prompt": ids, "max_tokens": tokens, "temperature": temperature, "logprobs": 1,
+                "echo": True, "seed": 1234}
+        r = complete(**body).json
+        equal([c["index"] for c in r["choices"]], [0, 1, 2])
+        for prompt, c in zip(ids, r["choices"]):
+            lp = c["logprobs"]
+            count = len(prompt) + tokens
+            equal([len(lp[k]) for k in sorted(lp)], [count] * 4)
+            equal((lp["token_logprobs"][0], lp["top_logprobs"][0]), (None, None))
+            for chosen, top in zip(lp["token_logprobs"][1:], lp["top_logprobs"][1:]):
+                check(1 <= len(top) <= 2 and chosen <= 0)
+                check(chosen in top.values() and chosen <= max(top.values()))
+            equal(lp["text_offset"][0], 0)
+        if temperature == 0 and tokens == 1:
+            last = r["choices"][0]["logprobs"]
+            equal(last["token_logprobs"][-1], max(last["top_logprobs"][-1].values()))
+        got = [e["choices"][0] for e in complete(**body, stream=True).events]
+        for c in r["choices"]:
+            mine = [g for g in got if g["index"] == c["index"]]
+            equal("".join(g["text"] for g in mine), c["text"])
+            for key, right in c["logprobs"].items():
+                equal(sum((g["logprobs"][key] for g in mine if g["logprobs"]), []), right, key)
+
+
+def test_null_is_absent_unknown_is_ignored_wrong_is_a_400():
+    names = ["temperature", "top_p", "max_tokens", "stop", "seed", "n", "stream", "logit_bias",
+             "response_format", "user", "stream_options", "logprobs", "echo", "best_of", "suffix"]
+    right = complete(prompt="x").json["choices"]
+    got = complete(prompt="x", **{n: None for n in names if n not in ("seed", "max_tokens")})
+    equal(got.json["choices"], right)
+    equal(complete(prompt="x", foo=1, store=True, metadata={}).json["choices"], right)
+    for field, value in [("max_tokens", "4"), ("temperature", -1), ("n", 0), ("prompt", 3),
+                         ("stop", 5), ("logit_bias", [1]), ("stream", "yes"), ("priority", "fast"),
+                         ("logprobs", 99), ("stop_token_ids", [9999]), ("prompt", [99999]),
+                         ("seed", 1.5), ("best_of", 4)]:
+        for stream in [False, True]:
+            body = {"prompt": "x", "stream": stream, field: value}
+            r = server().post("/v1/completions", body)
+            equal((r.status, r.error["param"], r.error["type"]),
+                  (400, field, "invalid_request_error"), field)
+            check(field in r.error["message"] and r.fields["content-type"] == "application/json")
+    for raw, code in [(b"", "invalid_json"), (b"{", "invalid_json"), (b"[]", "invalid_type"),
+                      (b"3", "invalid_type"), (b"[" * 100000, "invalid_json"),
+                      (b"{}", "missing_field")]:
+        r = server().post("/v1/completions", raw)
+        equal((r.status, r.error["code"]), (400, code), raw[:20])
+
+
+def test_prompt_longer_than_the_limit():
+    before = server().metrics()["quire_prefill_tokens_total"]
+    for path in ["/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses"]:
+        for stream in [False, True]:
+            text = "hello " * 600
+            body = {"input": text} if "responses" in path else {"max_tokens": 4}
+            if "messages" in path or "chat" in path:
+                body["messages"] = [{"role": "user", "content": text}]
+            elif "completions" in path:
+                body["prompt"] = text
+            body["stream"] = stream
+            r = server().post(path, body)
+            equal((r.status, r.fields["content-type"]), (400, "application/json"), path)
+            check("256" in r.text, r.text)
+            if "completions" in path:
+                equal((r.error["code"], r.error["type"]),
+                      ("context_length_exceeded", "invalid_request_error"))
+                check(r.error["n_ctx"] == 256 and r.error["n_prompt_tokens"] > 600)
+    equal(server().metrics()["quire_prefill_tokens_total"], before)
+
+
+def test_what_can_never_fit_the_pool():
+    with Server("-c", 4096, "--kv-tokens", 1024) as s:
+        r = s.post("/v1/completions", {"prompt": [300] * 1500, "max_tokens": 4})
+        equal(r.status, 400)
+        check("1024" in r.error["message"], r.text)
+        equal(s.post("/v1/completions", {"prompt": "x", "max_tokens": 8}).status, 200)
+        equal(s.metrics()["quire_requests_waiting"], 0)
+        check(any("1024" in text for text in s.log))
+
+
+def test_warm_equals_cold():
+    ids = [300 + i * 37 % 200 for i in range(70)]
+    for n in [48, 15, 16, 17, 31, 32, 33, 47, 49, 63, 64, 65]:
+        body = {"prompt": ids[:n], "max_tokens": 16, "logprobs": 1, "temperature": 0}
+        cold = complete(**body).json
+        warm = complete(**body).json
+        equal(warm["choices"], cold["choices"], n)
+        equal(warm["usage"]["prompt_tokens"], n)
+        check(warm["usage"]["prompt_tokens_details"]["cached_tokens"] < n)
+    check(complete(prompt=ids[:48]).json["usage"]["prompt_tokens_details"]["cached_tokens"] >= 32)
+
+
+def test_stream_contract_of_a_chat():
+    body = {"messages": [
+        {"role": "developer", "content": "be brief"},
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "42"}]}],
+        "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 4}
+    r = server().post("/v1/chat/completions", body)
+    equal((r.status, r.fields["content-type"]), (200, "text/event-stream"), r.body[:300])
+    equal(r.events[0]["choices"][0]["delta"]["role"], "assistant")
+    ends = [c["finish_reason"] for e in r.events for c in e["choices"] if c["finish_reason"]]
+    check(len(ends) == 1 and ends[0] in ("stop", "length"))
+    equal((r.events[-1]["choices"], "usage" in r.events[-1]), ([], True))
+    equal(len({(e["id"], e["created"], e["model"]) for e in r.events}), 1)
+    r = server().post("/v1/chat/completions", {**body, "stream_options": None})
+    check(not any("usage" in e for e in r.events))
+
+
+def test_seeds_are_drawn_and_reported():
+    drawn = [complete(prompt="Hello", seed=s, max_tokens=20).json for s in [-1, -1, None]]
+    equal(len({d["seed"] for d in drawn}), 3)
+    check(len({d["choices"][0]["text"] for d in drawn}) > 1)
+    for d in drawn:
+        again = complete(prompt="Hello", seed=d["seed"], max_tokens=20).json
+        equal(again["choices"], d["choices"])
+
+
+def test_tokenize_and_back():
+    text = "Hello <|endoftext|> w\u00f6rld \U0001f642"
+    for body in [{"content": text}, {"prompt": text}]:
+        ids = server().post("/tokenize", body).json
+        equal(ids["count"], len(ids["tokens"]))
+        back = server().post("/detokenize", {"tokens": ids["tokens"]}).json
+        equal((back["content"], back["prompt"]), (text, text))
+    plain = server().post("/tokenize", {"content": text, "parse_special": False}).json
+    check(plain["count"] > ids["count"])
+    pieces = server().post("/tokenize", {"content": text, "with_pieces": True}).json["tokens"]
+    equal([p["id"] for p in pieces], ids["tokens"])
+    for body in [{}, {"content": 3}, {"content": "x", "add_special": 1}]:
+        equal(server().post("/tokenize", body).status, 400)
+    for body in [{}, {"tokens": "x"}, {"tokens": [99999]}, {"tokens": [-1]}, {"tokens": ["a"]}]:
+        equal(server().post("/detokenize", body).status, 400)
+
+
+def test_what_is_asked_without_a_body():
+    models = server().get("/v1/models").json["data"]
+    equal((models[0]["object"], models[0]["max_model_len"]), ("model", 256))
+    equal(server().get("/v1/models/" + models[0]["id"]).json, models[0])
+    equal(server().get("/props").json["total_slots"], 16)
+    equal(len(server().get("/slots?fail_on_no_slot=1").json), 16)
+    check(server().get("/tokenizer_info").json["eos_token"])
+    page = server().get("/")
+    check(b"<html" in page.body and page.fields["content-type"].startswith("text/html"))
+
+
+def test_metrics_page():
+    page = server().get("/metrics")
+    equal(page.fields["content-type"], "text/plain; version=0.0.4; charset=utf-8")
+    kinds = {}
+    for row in page.text.splitlines():
+        if row.startswith("# TYPE "):
+            name, kind = row[7:].split()
+            check(name not in kinds, name, "twice")
+            kinds[name] = kind
+        elif not row.startswith("#"):
+            name = row.split("{")[0].split(" ")[0]
+            for end in ["_bucket", "_sum", "_count"]:
+                if name.endswith(end) and kinds.get(name[:-len(end)]) == "histogram":
+                    name = name[:-len(end)]
+            check(name in kinds, row)
+            float(row.rsplit(" ", 1)[1])
+    for name in ["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc",
+                 "prompt_tokens_total", "generation_tokens_total", "request_success_total",
+                 "time_to_first_token_seconds", "inter_token_latency_seconds",
+                 "e2e_request_latency_seconds", "cache_config_info"]:
+        check("vllm:" + name in kinds, name)
+    m = server().metrics()
+    check(m["quire_request_seconds_count"] > 10)
+    equal(m["quire_time_to_first_token_seconds_count"],
+          m['quire_time_to_first_token_seconds_bucket{le="+Inf"}'])
 
 
 def test_zz_stop():

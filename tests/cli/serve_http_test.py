@@ -191,7 +191,8 @@ def test_request_ids():
 
 
 def test_hosts_and_origins():
-    for name in ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "127.9.9.9", "[::1]:1", "a.localhost"]:
+    for name in ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "127.9.9.9", "[::1]:1",
+                 "a.localhost"]:
         equal(server().get("/health", Host=name).status, 200, name)
     for name in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "127.0.0",
                  "127.0.0.256", "128.0.0.1", "[::2]"]:
