@@ -75,10 +75,14 @@ static json_t *bytes_json(const struct tokenizer *t, int32_t id)
 {
     char small[256];
     json_t *list = json_array();
+    bool failed = list == NULL;
     size_t len = tokenizer_piece(t, id, true, small, sizeof small);
     for (size_t i = 0; i < len && i < sizeof small; i++)
-        json_array_append_new(list, json_integer((unsigned char)small[i]));
-    return list;
+        failed |= json_array_append_new(list, json_integer((unsigned char)small[i])) != 0;
+    if (!failed)
+        return list;
+    json_decref(list);
+    return NULL;
 }
 
 static json_t *token_json(const struct tokenizer *t, int32_t id, float logprob, struct text *key)

@@ -2,6 +2,7 @@
 /* api_rig - see api_rig.h. Bodies are closed before they are answered, as a server may do. */
 #include "tests/unit/test.h"
 
+#include "core/mem.h"
 #include "tests/unit/api_rig.h"
 
 #define CTX_TOKENS 1024u
@@ -99,6 +100,53 @@ const char *api_rig_stream(struct api_rig *r, const struct dialect *d, const cha
     run(r, d, job, &r->frames);
     d->close(job);
     return r->frames.data;
+}
+
+/* Runs with the n-th allocation failing; true when there was none. */
+static bool starve_once(struct api_rig *r, const struct dialect *d, json_t *json, uint64_t n)
+{
+    struct api_call call = { .id = "0123abcd", .created = 7, .user = r };
+    void *job;
+    struct sched *sched = r->replay.engine.sched;
+    r->frames.len = 0;
+    mem_fail_after(n);
+    enum rc rc = d->open(&job, &r->context, &call, json, &r->error);
+    if (rc != RC_OK) {
+        mem_fail_after(0);
+        assert_int_equal(r->error.status, 500);
+        return false;
+    }
+    struct completion *c = d->completion(job);
+    (void)!completion_submit(c);
+    for (int i = 0; !d->take(job, &r->frames); i++) {
+        assert_true(i < STEPS_MAX);
+        sched_step(sched);
+        while (sched_next_event(sched, 0) != NULL)
+            continue;
+    }
+    mem_fail_after(0);
+    bool whole = !c->failed;
+    d->close(job);
+    return whole;
+}
+
+unsigned api_rig_starve(struct api_rig *r, const struct dialect *d, const char *body)
+{
+    json_t *json = json_loads(body, 0, NULL);
+    struct text right = { 0 };
+    const char *whole = api_rig_stream(r, d, body);
+    assert_int_equal(text_append(&right, whole, strlen(whole)), RC_OK);
+    unsigned n = 1, failed = 0;
+    for (unsigned good = 0; good < 4; n++) { /* an allocation may be one that can be done without */
+        bool ended = starve_once(r, d, json, n);
+        if (ended && strcmp(r->frames.data, right.data) != 0)
+            fail_msg("allocation %u: another answer", n);
+        failed += !ended;
+        good = ended ? good + 1 : 0;
+    }
+    text_close(&right);
+    json_decref(json);
+    return failed;
 }
 
 json_t *api_rig_event(const char **at, char name[64])

@@ -428,6 +428,35 @@ static void test_styles(void **state)
     }
 }
 
+static void test_golden_styles(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *name, *thinks;
+    } styles[] = {
+        { "templates/meta-llama-Llama-3.1-8B-Instruct.jinja", "llama", NULL },
+        { "templates/mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral", NULL },
+        { "templates/mistralai-Ministral-3-14B-Reasoning-2512.jinja", "mistral", "[THINK]" },
+        { "templates/NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja", "tags", NULL },
+        { "templates/Qwen-Qwen3-0.6B.jinja", "tags", "<think>" },
+        { "templates/Qwen3-Coder.jinja", "tags", NULL },
+    };
+    for (size_t i = 0; i < LEN_OF(styles); i++) {
+        size_t bytes;
+        uint8_t *file = golden_read(styles[i].file, &bytes);
+        if (file == NULL)
+            skip();
+        char *source = strndup((const char *)file, bytes);
+        struct answer_style s = answer_style_of(source);
+        assert_string_equal(answer_style_name(&s), styles[i].name);
+        assert_int_equal(s.think_open != NULL, styles[i].thinks != NULL);
+        if (s.think_open != NULL)
+            assert_string_equal(s.think_open, styles[i].thinks);
+        free(source);
+        free(file);
+    }
+}
+
 /* The marks that are control tokens must be written out, the others are text anyway. */
 static void test_marks_that_are_tokens(void **state)
 {
@@ -463,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_any_cut_of_anything),
         cmocka_unit_test(test_deep_arguments),
         cmocka_unit_test(test_styles),
+        cmocka_unit_test(test_golden_styles),
         cmocka_unit_test(test_marks_that_are_tokens),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

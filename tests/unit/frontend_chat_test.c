@@ -417,6 +417,16 @@ static void test_prompt_of(void **state)
     json_decref(request);
 }
 
+static void test_memory_runs_out(void **state)
+{
+    (void)state;
+    replay_rig_text(&rig.replay, one_call);
+    unsigned failed = api_rig_starve(&rig, &dialect_chat,
+                                     "{" HI ", " TOOLS ", \"stream\": true, \"logprobs\": true, "
+                                     "\"top_logprobs\": 1}");
+    assert_true(failed > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,7 +437,7 @@ int main(void)
         cmocka_unit_test(test_cut_call),        cmocka_unit_test(test_whole_conversation),
         cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_failing_run),     cmocka_unit_test(test_reasoning),
-        cmocka_unit_test(test_prompt_of),
+        cmocka_unit_test(test_prompt_of),       cmocka_unit_test(test_memory_runs_out),
     };
     api_rig_open(&rig, NULL);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
