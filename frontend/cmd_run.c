@@ -187,7 +187,8 @@ static enum rc session_prompt(struct prompt *out, struct run_session *s, const s
             return fault_set(fault, rc, "the prompt: %s", rc_text(rc));
     }
     *out = (struct prompt){ .ids = all->ids, .id_count = (uint32_t)all->count };
-    enum rc rc = session_append(&s->file, all->ids + before, (uint32_t)(all->count - before), fault);
+    uint32_t added = (uint32_t)(all->count - before);
+    enum rc rc = session_append(&s->file, all->ids + before, added, fault);
     *all = (struct token_list){ 0 }; /* the prompt's now */
     return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* engine_store - --swap, --cache-file and --chaos. The size of the block file is known at start (P5): what the
- * flag says, or four times the pool if half of what is free on the disk holds that. */
+/* engine_store - --swap, --cache-file and --chaos. The size of the block file is known at start
+ * (P5): what the flag says, or four times the pool if half of what is free on the disk holds
+ * that. */
 #include "frontend/engine_store.h"
 
 #include <limits.h>

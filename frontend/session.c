@@ -31,7 +31,8 @@ struct part {
 
 static enum rc check_name(const char *name, struct fault *fault)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t len = strlen(name);
     if (len > 0 && len <= NAME_BYTES_MAX && name[0] != '.' && strspn(name, letters) == len)
         return RC_OK;

@@ -5,7 +5,8 @@
  *   where    $XDG_STATE_HOME/quire or ~/.local/state/quire: NAME.session, MODEL.blocks
  *   owner    one process at a time: the file is locked
  *   errors   RC_USAGE (name, model, another process, not a session), RC_IO
- *   killed   at any moment: what was written before is there; a torn end is cut off with a warning */
+ *   killed   at any moment: what was written before is there; a torn end is cut off, with a
+ *            warning */
 #ifndef QUIRE_FRONTEND_SESSION_H
 #define QUIRE_FRONTEND_SESSION_H
 

@@ -140,7 +140,7 @@ static uint32_t life(int32_t first)
 static int fresh_file(void **state)
 {
     (void)state;
-    strcpy(path, "/tmp/quire-blocks-XXXXXX");
+    snprintf(path, sizeof path, "/tmp/quire-blocks-XXXXXX");
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
