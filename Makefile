@@ -89,7 +89,7 @@ SRC := $(sort $(wildcard core/*.c kvpool/*.c sched/*.c kernels/*.c kernels/ref/*
 SRC += $(if $(filter x86_64,$(ARCH)),$(sort $(wildcard kernels/x86/*.c)))
 SRC += $(if $(filter aarch64,$(ARCH)),$(sort $(wildcard kernels/arm/*.c)))
 ifeq ($(BARE),1)
-SRC := $(filter-out frontend/% core/unicode.c,$(SRC)) # they include the libraries' headers
+SRC := $(filter-out frontend/% sched/% kvpool/% core/unicode.c core/uring.c,$(SRC)) tests/bare/bare_uring.c
 endif
 LIB_SRC := $(filter-out frontend/main.c,$(SRC))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
