@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/* One request, one answer, in the real engine: tokens and log-probabilities of a request are the
+ * same bits cold and alone as when its blocks come from the cache, from part of another block, from
+ * a request beside it, from a second computation after a preemption, or from a file of an earlier
+ * process. Each case shows by counters that it went that way. */
+#include "tests/unit/test.h"
+
+#include <unistd.h>
+
+#include "kernels/exec_cpu.h"
+#include "kvpool/blockfile.h"
+#include "kvpool/store.h"
+#include "sched/sched.h"
+#include "tests/kernels/guard.h"
+#include "tests/mkmodel/mkmodel.h"
+
+#define REQUESTS 6u
+#define PROMPT_MAX 100u
+#define OUTPUT 70u
+#define ROOMY 128u /* blocks */
+#define SCARCE 12u /* two requests and a half */
+
+static char model_path[] = "/tmp/quire-paths-XXXXXX";
+static char file_path[64];
+
+struct machine {
+    struct gguf *gguf;
+    struct model *model;
+    struct workers *workers;
+    struct kvpool *pool;
+    struct blockfile *file;
+    struct exec_cpu *exec;
+    struct sched *sched;
+    uint64_t now_us; /* stands still: a disk takes no time, so that writing always pays */
+};
+
+struct answer {
+    int32_t tokens[OUTPUT];
+    float logprobs[OUTPUT];
+};
+
+struct way {
+    uint32_t threads, chunk, blocks;
+    const char *path; /* of the block file, or NULL */
+    uint32_t chaos_preempt;
+    bool plain;
+};
+
+static int32_t prompts[REQUESTS][PROMPT_MAX];
+static uint32_t prompt_count[REQUESTS];
+static struct answer right[REQUESTS];
+
+#define OK(call)                                                                                   \
+    do                                                                                             \
+        if ((call) != RC_OK)                                                                       \
+            fail_msg("%s: %s", #call, fault.text);                                                 \
+    while (0)
+
+static void open_store(struct machine *m, const struct way *w)
+{
+    struct fault fault = { 0 };
+    struct blockfile_config file = {
+        .path = w->path, .slot_count = 64, .plain = w->plain, .key = { 1, exec_cpu_kv_id(m->exec) }
+    };
+    OK(blockfile_open(&m->file, &file, m->pool, &fault));
+    struct store_config store = { .io = blockfile_io(m->file),
+                                  .clock = clock_virtual(&m->now_us),
+                                  .slot_count = blockfile_slot_count(m->file),
+                                  .keep = blockfile_index(m->file) != NULL };
+    OK(kvpool_open_store(m->pool, &store, &fault));
+}
+
+static void machine_open(struct machine *m, const struct way *w)
+{
+    struct fault fault = { 0 };
+    *m = (struct machine){ 0 };
+    OK(gguf_open(&m->gguf, model_path, &fault));
+    OK(model_open(&m->model, m->gguf, &fault));
+    OK(workers_open(&m->workers, w->threads, NULL, true, &fault));
+    struct exec_cpu_config c = { .rows_max = REQUESTS + 64,
+                                 .outputs_max = REQUESTS,
+                                 .ctx_max = 256,
+                                 .isa = cpu_isa(),
+                                 .kv_block_count = w->blocks };
+    size_t block_bytes;
+    OK(exec_cpu_block_bytes(&block_bytes, m->model, c.kv_types, &fault));
+    OK(kvpool_open(&m->pool, w->blocks, block_bytes, &fault));
+    c.kv_base = kvpool_base(m->pool);
+    c.kv_block_bytes = kvpool_block_bytes(m->pool);
+    OK(exec_cpu_open(&m->exec, m->model, m->workers, &c, &fault));
+    if (w->path != NULL)
+        open_store(m, w);
+    struct sched_config s = { .ctx_tokens = 256,
+                              .rows_max = REQUESTS,
+                              .chunk_tokens = w->chunk,
+                              .requests_max = 2 * REQUESTS,
+                              .chaos_preempt_steps = w->chaos_preempt,
+                              .audit_steps = 1 };
+    OK(sched_open(&m->sched, &s, m->pool, exec_cpu_executor(m->exec), clock_virtual(&m->now_us),
+                  &fault));
+}
+
+static void machine_close(struct machine *m)
+{
+    sched_close(m->sched);
+    exec_cpu_close(m->exec);
+    kvpool_close(m->pool);
+    blockfile_close(m->file);
+    workers_close(m->workers);
+    model_close(m->model);
+    gguf_close(m->gguf);
+}
+
+static struct request *submit(struct machine *m, uint32_t i)
+{
+    struct fault fault = { 0 };
+    struct request *r;
+    struct request_params p = { .prompt = prompts[i],
+                                .prompt_count = prompt_count[i],
+                                .max_tokens = OUTPUT,
+                                .sampling = sampling_default(),
+                                .logprobs = true };
+    p.sampling.seed = i;
+    OK(sched_submit(&r, m->sched, &p, &fault));
+    return r;
+}
+
+/* Takes the answer of a finished request; how many tokens of its prompt came from elsewhere. */
+static uint32_t take(struct machine *m, struct request *r, struct answer *a)
+{
+    assert_int_equal(request_finish(r), FINISH_LENGTH);
+    for (uint32_t k = 0; k < OUTPUT; k++) {
+        a->tokens[k] = request_token(r, k);
+        a->logprobs[k] = request_logprob(r, k);
+    }
+    uint32_t cached = request_cached_count(r);
+    sched_release(m->sched, r);
+    return cached;
+}
+
+/* Requests [from, to) together; their cached tokens. Every answer must be right. */
+static uint32_t serve(struct machine *m, uint32_t from, uint32_t to)
+{
+    struct request *r[REQUESTS];
+    struct answer a;
+    uint32_t cached = 0;
+    for (uint32_t i = from; i < to; i++)
+        r[i] = submit(m, i);
+    while (sched_step(m->sched)) {
+    }
+    for (uint32_t i = from; i < to; i++) {
+        cached += take(m, r[i], &a);
+        if (memcmp(&a, &right[i], sizeof a) != 0)
+            fail_msg("request %u differs from its run alone", i);
+    }
+    return cached;
+}
+
+static const struct way ways[] = {
+    { .threads = 1, .chunk = 7, .blocks = ROOMY },
+    { .threads = 2, .chunk = 64, .blocks = ROOMY },
+    { .threads = 2, .chunk = 33, .blocks = ROOMY },
+};
+#define WAYS (sizeof ways / sizeof ways[0])
+
+static void test_prefix_hit(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < WAYS; n++) {
+        struct machine m;
+        machine_open(&m, &ways[n]);
+        assert_int_equal(serve(&m, 0, 1), 0);                /* cold */
+        assert_true(serve(&m, 0, 1) >= 2 * KV_BLOCK_TOKENS); /* hit */
+        assert_true(kvpool_stats_get(m.pool).hit_blocks >= 2);
+        serve(&m, 0, REQUESTS); /* hit, with batch mates */
+        machine_close(&m);
+    }
+}
+
+/* Request 1 leaves request 0 in the middle of a block. */
+static void test_partial_fork(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < WAYS; n++) {
+        struct machine m;
+        machine_open(&m, &ways[n]);
+        serve(&m, 0, 1);
+        uint64_t before = kvpool_stats_get(m.pool).fork_tokens;
+        assert_true(serve(&m, 1, 2) > KV_BLOCK_TOKENS);
+        assert_true(kvpool_stats_get(m.pool).fork_tokens > before);
+        machine_close(&m);
+    }
+}
+
+/* Requests 0 to 3 begin with the same tokens and are admitted in one step. */
+static void test_in_flight_share(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < WAYS; n++) {
+        struct machine m;
+        machine_open(&m, &ways[n]);
+        assert_true(serve(&m, 0, 4) >= 3 * KV_BLOCK_TOKENS);
+        machine_close(&m);
+    }
+}
+
+static void test_preempt_recompute(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < WAYS; n++) {
+        struct machine m;
+        struct way w = ways[n];
+        w.blocks = SCARCE;
+        w.chaos_preempt = 9;
+        machine_open(&m, &w);
+        serve(&m, 0, REQUESTS);
+        assert_true(sched_stats_get(m.sched).preemptions > 0);
+        assert_int_equal(store_stats_get(m.pool).writes, 0);
+        assert_true(kvpool_stats_get(m.pool).evictions > 0);
+        machine_close(&m);
+    }
+}
+
+static void test_restart_from_disk(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < 2 * WAYS; n++) {
+        struct machine m;
+        struct way w = ways[n / 2];
+        snprintf(file_path, sizeof file_path, "%s.blocks", model_path);
+        w.path = file_path;
+        w.plain = n % 2 == 1;
+        machine_open(&m, &w);
+        serve(&m, 0, REQUESTS);
+        machine_close(&m);
+        w = ways[(n / 2 + 1) % WAYS]; /* another chunk, other threads */
+        w.path = file_path;
+        machine_open(&m, &w);
+        assert_true(serve(&m, 0, REQUESTS) >= REQUESTS * KV_BLOCK_TOKENS);
+        struct store_stats s = store_stats_get(m.pool);
+        assert_true(s.recalled > 0 && s.reads > 0);
+        assert_int_equal(s.failures, 0);
+        machine_close(&m);
+        unlink(file_path);
+    }
+}
+
+static void write_model(void)
+{
+    struct mkmodel_spec spec;
+    struct fault fault = { 0 };
+    int fd = mkstemp(model_path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_true(mkmodel_shape(&spec, "tiny") && mkmodel_type(&spec, "Q4_0"));
+    spec.seed = 5;
+    spec.width = 64;
+    spec.ffn = 96;
+    spec.layers = 2;
+    spec.heads = 4;
+    spec.kv_heads = 2;
+    spec.head_dim = 16;
+    spec.vocab = 264;
+    spec.ctx = 512;
+    OK(mkmodel_write(&spec, model_path, &fault));
+}
+
+/* Requests 0 to 3 share 50 tokens, a block and a half; each is answered cold and alone, on one
+ * thread, token by token. */
+static int prepare(void **state)
+{
+    (void)state;
+    struct dice d = { 41 };
+    const struct way alone = { .threads = 1, .chunk = 1, .blocks = ROOMY };
+    write_model();
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        prompt_count[i] = i == 0 ? PROMPT_MAX : 70 + dice_below(&d, 30);
+        for (uint32_t k = 0; k < PROMPT_MAX; k++)
+            prompts[i][k] =
+                i > 0 && i < 4 && k < 50 ? prompts[0][k] : (int32_t)dice_below(&d, 264);
+    }
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        struct machine m;
+        machine_open(&m, &alone);
+        struct request *r = submit(&m, i);
+        while (sched_step(m.sched)) {
+        }
+        assert_int_equal(take(&m, r, &right[i]), 0);
+        machine_close(&m);
+    }
+    return 0;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    unlink(model_path);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prefix_hit),        cmocka_unit_test(test_partial_fork),
+        cmocka_unit_test(test_in_flight_share),   cmocka_unit_test(test_preempt_recompute),
+        cmocka_unit_test(test_restart_from_disk),
+    };
+    return cmocka_run_group_tests(tests, prepare, clean);
+}
