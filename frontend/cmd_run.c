@@ -214,8 +214,8 @@ static int run_prompt(struct engine *e, const struct run_options *run,
     }
     p.prompts[0] = (struct prompt){ .text = prompt->data, .len = prompt->len };
     p.prompt_count = 1;
-    if (session != NULL && session_prompt(&p.prompts[0], session, e, prompt, !sampling->no_special,
-                                          &fault) != RC_OK) {
+    if (session != NULL &&
+        session_prompt(&p.prompts[0], session, e, prompt, !sampling->no_special, &fault) != RC_OK) {
         completion_params_close(&p);
         return engine_complain("run", &fault);
     }

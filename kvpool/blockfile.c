@@ -2,9 +2,9 @@
 /* blockfile - slot i is bytes [i, i + 1) x block_bytes of a file that has no name, so that
  * nothing is left behind whatever ends the process; its space is reserved at open, where a full
  * disk is found. Or of a named one, after its index (blockindex.h); that takes space as it fills,
- * and a full disk makes transfers fail. A transfer that the kernel cuts short goes on where it stopped; one that moves
- * nothing has failed. With plain calls start does the work and collect only tells: same results,
- * same order of events for the store, but the scheduler waits for the disk. */
+ * and a full disk makes transfers fail. A transfer that the kernel cuts short goes on where it
+ * stopped; one that moves nothing has failed. With plain calls start does the work and collect only
+ * tells: same results, same order of events for the store, but the scheduler waits for the disk. */
 #include "kvpool/blockfile.h"
 
 #include <errno.h>

@@ -6,7 +6,8 @@
  * nothing has to be written in any order and a process may die at any moment. That the bytes of a
  * slot are those of its record is found out when they are read (store.c).
  *   owner    the scheduler thread, one process at a time: the file is locked
- *   errors   RC_CORRUPT: not a block file, left as it is; RC_AGAIN: another process has it; RC_IO */
+ *   errors   RC_CORRUPT: not a block file, left as it is; RC_AGAIN: another process has it;
+ *            RC_IO */
 #ifndef QUIRE_KVPOOL_BLOCKINDEX_H
 #define QUIRE_KVPOOL_BLOCKINDEX_H
 
@@ -25,10 +26,10 @@ struct blockindex {
     struct hash key;
     uint64_t block_bytes;
     uint32_t slot_count;
-    uint64_t seed;     /* of the chains in the records: the file's secret */
-    off_t data_begin;  /* of slot 0 */
-    uint32_t damaged;  /* records that were ignored */
-    const char *anew;  /* why an existing file was begun anew, or NULL */
+    uint64_t seed;    /* of the chains in the records: the file's secret */
+    off_t data_begin; /* of slot 0 */
+    uint32_t damaged; /* records that were ignored */
+    const char *anew; /* why an existing file was begun anew, or NULL */
 };
 
 /* blockindex_open - the file at path, begun anew when it is missing, empty, cut short, damaged in

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The requests that lm-evaluation-harness' local-completions sends, read as it reads the answers, and
-the same numbers from logits that were computed in process."""
+"""The requests that lm-evaluation-harness' local-completions sends, read as it reads the answers,
+and the same numbers from logits that were computed in process."""
 import array
 import math
 
@@ -14,7 +14,8 @@ SERVER = Server()
 
 
 def ask(**body):
-    reply = SERVER.post("/v1/completions", {"model": "tiny", "temperature": 0, "seed": 1234, **body})
+    reply = SERVER.post("/v1/completions",
+                        {"model": "tiny", "temperature": 0, "seed": 1234, **body})
     equal(reply.status, 200, reply.text)
     return sorted(reply.json["choices"], key=lambda choice: choice["index"])
 

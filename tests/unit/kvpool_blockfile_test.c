@@ -78,11 +78,9 @@ static void begin(struct sequence *q, int32_t first, uint64_t salt)
     for (uint32_t i = 0; i < TOKENS; i++)
         q->tokens[i] = first + (int32_t)i;
     q->table = (struct block_table){ .blocks = q->entries, .capacity = 8 };
-    q->view = (struct prefix_view){ .salt = salt,
-                                    .tokens = q->tokens,
-                                    .known = TOKENS,
-                                    .reuse_max = TOKENS - 1,
-                                    .publish = true };
+    q->view = (struct prefix_view){
+        .salt = salt, .tokens = q->tokens, .known = TOKENS, .reuse_max = TOKENS - 1, .publish = true
+    };
 }
 
 /* Bytes of a block are a function of its tokens. */
