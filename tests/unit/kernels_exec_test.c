@@ -237,6 +237,8 @@ static void test_exec_refuses_kv_types(void **state)
         m.head_dim = 96;
         assert_int_equal(exec_cpu_block_bytes(&bytes, &m, kv_pairs[i], &fault), RC_OK);
     }
+    assert_int_equal(kv_rotation_size(96), 32);
+    assert_int_equal(kv_rotation_size(128), 128);
     assert_int_equal(bytes, 32 * 96 * 18 / 32 + 32 * 96 * 2); /* q4_0 keys, f16 values */
 }
 

@@ -113,29 +113,13 @@ static void test_smollm2_int8(void **state)
 static void test_smollm2_f32(void **state)
 {
     (void)state;
-    check(teacher_force(true, f16, F32_TOKENS), 0.0012, 0.0003);
-}
-
-/* Quantized caches against f16, with everything else as exact as it gets: int8 costs at most 0.1 %
- * of perplexity; 4-bit values 2 %, and 4-bit keys are for those who must. */
-static void test_smollm2_kv_types(void **state)
-{
-    (void)state;
-    static const struct {
-        struct kv_types types;
-        double perplexity_max;
-    } pairs[] = {
-        { { KV_Q8_0, KV_Q8_0 }, 0.001 },
-        { { KV_Q8_0, KV_Q4_0 }, 0.02 },
-        { { KV_Q4_0, KV_Q4_0 }, 0.2 },
-    };
     struct distance right = teacher_force(true, f16, F32_TOKENS);
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        struct distance d = teacher_force(true, pairs[i].types, F32_TOKENS);
-        double ratio = d.ratio / right.ratio;
-        print_message("# against f16: %.5f\n", ratio);
-        assert_true(fabs(ratio - 1) <= pairs[i].perplexity_max);
-    }
+    check(right, 0.0012, 0.0003);
+    /* An int8 cache with everything else as exact as it gets: 0.1 % of perplexity at most. */
+    const struct kv_types q8_0 = { KV_Q8_0, KV_Q8_0 };
+    double ratio = teacher_force(true, q8_0, F32_TOKENS).ratio / right.ratio;
+    print_message("# q8_0 cache against f16: perplexity ratio %.5f\n", ratio);
+    assert_true(fabs(ratio - 1) <= 0.001);
 }
 
 #define MATES 16u
@@ -230,7 +214,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_smollm2_int8),
         cmocka_unit_test(test_smollm2_f32),
-        cmocka_unit_test(test_smollm2_kv_types),
         cmocka_unit_test(test_smollm2_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
