@@ -12,8 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         .source_len = len,
         .bos = "<s>",
         .eos = "</s>",
-        .options = { .limits = { 20000, 4u << 20, 1u << 20, 32 } },
+        .options = jinja_options_default(),
     };
+    config.options.limits = (struct jinja_limits){ 20000, 4u << 20, 1u << 20, 32 };
     struct fault fault;
     if (chat_template_open(&t, &config, &fault) != RC_OK)
         return 0;
