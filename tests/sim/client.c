@@ -144,7 +144,7 @@ bool client_arrive(struct world *w)
     mem_fail_after(0);
     if (!check_answer(w, c, count, rc, memory_fails))
         return false;
-    if (w->options->log != NULL)
+    if (w->symbolic.log != NULL)
         fprintf(w->options->log, "submit %llu: %u x prompt %u max %u: %s\n",
                 (unsigned long long)w->order_next, count, c->params.prompt_count,
                 c->params.max_tokens, rc_text(rc));
@@ -162,7 +162,7 @@ void client_cancel_one(struct world *w)
     request_cancel(c->request);
     c->cancelled = true;
     w->notices++;
-    if (w->options->log != NULL)
+    if (w->symbolic.log != NULL)
         fprintf(w->options->log, "cancel %llu\n", (unsigned long long)c->order);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim - a step of the world: arrivals and cancels, maybe a fault, one scheduler step, checks. Then
+/* sim - a tick of the world: arrivals and cancels, maybe a fault, one scheduler step, checks. Then
  * the drain: nothing arrives and nothing fails any more, and everybody must come to an end within a
  * known number of steps, with every block free and every byte given back.
  *
@@ -11,6 +11,8 @@
  * and for every event: P1, I9 (client.c) */
 #include "tests/sim/sim.h"
 
+#include <string.h>
+
 #include "core/mem.h"
 #include "kvpool/internal.h"
 #include "kvpool/store.h"
@@ -19,6 +21,7 @@
 
 /* steps on end in which the store is waited for: all blocks out and in is less */
 #define WAITS_MAX 20000u
+#define SHRINK_RUNS 3000u
 
 /* Tokens of all that run: what has to be computed, at a row a step, before each of them has
  * ended. */
@@ -100,39 +103,88 @@ static bool audit(struct world *w)
     return sched_audit(w->sched, &w->violation) == RC_OK;
 }
 
+/* Notes who decodes, and how far it is. */
+static uint32_t note_decoding(struct world *w)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < w->sched->running_count; i++) {
+        const struct request *r = w->sched->running[i];
+        if (sequence_decodes(r) && r->seq.class != CLASS_SPARE)
+            w->decoding[count++] = (struct decoding){ r, r->seq.turns, r->seq.computed };
+    }
+    return count;
+}
+
+/* I10: each of these that still runs has had its row. */
+static bool check_decoding(struct world *w, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sequence *seq = &w->decoding[i].request->seq;
+        if (seq->state == SEQ_RUNNING && seq->turns == w->decoding[i].turns &&
+            seq->computed <= w->decoding[i].computed)
+            return world_broken(w, "I10: a decoding sequence has no row", seq->order,
+                                seq->computed);
+    }
+    return true;
+}
+
+/* Arrivals and a cancel, as drawn; whether the step is to fail in *fails. */
+static bool outside(struct world *w, bool *fails)
+{
+    const struct sim_options *o = w->options;
+    bool full = o->fixed && w->live == w->config.requests_max; /* not what is to be measured */
+    (void)world_event(w, EVENT_DRAW);
+    uint32_t arrivals =
+        !full && world_chance(w, w->habits.arrive) ? world_draw(w, 1, w->habits.burst) : 0;
+    bool cancels = world_chance(w, w->habits.cancel), jumps = world_chance(w, w->habits.jump);
+    *fails = world_chance(w, w->habits.fail_step) && world_event(w, EVENT_FAIL);
+    for (uint32_t i = 0; i < arrivals; i++)
+        if (world_event(w, EVENT_ARRIVE + i) && !client_arrive(w))
+            return false;
+    if (cancels && world_event(w, EVENT_CANCEL))
+        client_cancel_one(w);
+    if (jumps && world_event(w, EVENT_JUMP))
+        w->now_us += world_draw(w, 1, 1u << world_draw(w, 10, 26));
+    return true;
+}
+
+/* Limits of a step, and that nobody waits for ever. */
+static bool check_step(struct world *w, uint32_t decoding, bool fails)
+{
+    struct sched_stats st = sched_stats_get(w->sched);
+    bool waited = st.io_waits != w->io_waits;
+    uint64_t prefill = st.prefill_tokens - w->prefill_tokens;
+    uint32_t most = w->config.step_prefill_tokens;
+    w->io_waits = st.io_waits;
+    w->prefill_tokens = st.prefill_tokens;
+    w->waits_on_end = waited ? w->waits_on_end + 1 : 0;
+    if (w->waits_on_end > WAITS_MAX)
+        return world_broken(w, "I8: the store keeps everybody waiting", w->waits_on_end, 0);
+    if (prefill > (most > 0 ? most : w->config.chunk_tokens))
+        return world_broken(w, "I10: more prompt tokens than a step may have", prefill, 0);
+    if (w->options->fixed)
+        return true;
+    return (fails || waited || check_decoding(w, decoding)) && check_oldest(w, fails || waited);
+}
+
 static bool live_step(struct world *w)
 {
     const struct sim_options *o = w->options;
+    bool fails, worked;
     w->symbolic.log = o->log != NULL && w->symbolic.steps >= o->log_from ? o->log : NULL;
-    bool full = o->fixed && w->live == w->config.requests_max; /* not what is to be measured */
-    if (!full && world_chance(w, w->habits.arrive))
-        for (uint32_t n = world_draw(w, 1, w->habits.burst); n > 0; n--)
-            if (!client_arrive(w))
-                return false;
-    if (world_chance(w, w->habits.cancel))
-        client_cancel_one(w);
-    bool fails = world_chance(w, w->habits.fail_step);
+    if (!outside(w, &fails))
+        return false;
     w->symbolic.fail_next = fails;
     w->failures += fails;
-    bool worked;
+    uint32_t decoding = o->fixed ? 0 : note_decoding(w);
     if (!step_once(w, &worked))
         return false;
+    w->tick++;
     w->notices = 0;
     w->symbolic.fail_next = false;
     if (o->audit_every > 0 && w->symbolic.steps % o->audit_every == 0 && !audit(w))
         return false;
-    struct sched_stats st = sched_stats_get(w->sched);
-    bool waited = st.io_waits != w->io_waits;
-    uint64_t prefill = st.prefill_tokens - w->prefill_tokens;
-    w->io_waits = st.io_waits;
-    w->waits_on_end = waited ? w->waits_on_end + 1 : 0;
-    if (w->waits_on_end > WAITS_MAX)
-        return world_broken(w, "I8: the store keeps everybody waiting", w->waits_on_end, 0);
-    w->prefill_tokens = st.prefill_tokens;
-    if (prefill > (w->config.step_prefill_tokens > 0 ? w->config.step_prefill_tokens
-                                                     : w->config.chunk_tokens))
-        return world_broken(w, "I10: more prompt tokens than a step may have", prefill, 0);
-    if (!o->fixed && !check_oldest(w, fails || waited))
+    if (!check_step(w, decoding, fails))
         return false;
     if (!worked)
         w->now_us += 1000;
@@ -178,6 +230,7 @@ bool sim_run(struct sim_outcome *out, const struct sim_options *options)
     whole = whole && drain(&w);
     mem_fail_after(0);
     out->steps = w.symbolic.steps;
+    out->event_count = w.event_count;
     if (w.sched != NULL) {
         struct sched_stats st = sched_stats_get(w.sched);
         out->finished = st.finished;
@@ -194,4 +247,44 @@ bool sim_run(struct sim_outcome *out, const struct sim_options *options)
     world_close(&w);
     out->violation = w.violation;
     return whole && w.violation.code == RC_OK;
+}
+
+/* Whether the seed is broken without events [from, to) of the list. */
+static bool broken_without(const struct sim_options *options, const uint64_t *events,
+                           uint32_t count, uint32_t from, uint32_t to, uint64_t *scratch)
+{
+    struct sim_outcome ignored;
+    struct sim_options o = *options;
+    memcpy(scratch, events, from * sizeof *events);
+    memcpy(&scratch[from], &events[to], (count - to) * sizeof *events);
+    o.only = scratch;
+    o.only_count = count - (to - from);
+    return !sim_run(&ignored, &o);
+}
+
+bool sim_shrink(struct sim_outcome *out, const struct sim_options *options, uint64_t *events,
+                uint32_t event_room)
+{
+    struct sim_options o = *options;
+    o.log = NULL;
+    o.events = events;
+    o.event_room = event_room;
+    if (sim_run(out, &o) || out->event_count > event_room)
+        return false;
+    o.events = NULL;
+    uint64_t *scratch = mem_alloc_array(event_room, sizeof *scratch);
+    uint32_t count = out->event_count, runs = 0;
+    for (uint32_t part = count; scratch != NULL && part > 0; part /= 2)
+        for (uint32_t at = 0; at < count && runs < SHRINK_RUNS; runs++) {
+            uint32_t to = at + part < count ? at + part : count;
+            if (broken_without(&o, events, count, at, to, scratch)) {
+                memmove(&events[at], &events[to], (count - to) * sizeof *events);
+                count -= to - at;
+            } else {
+                at = to;
+            }
+        }
+    mem_free(scratch);
+    out->event_count = count;
+    return true;
 }

@@ -19,7 +19,7 @@ struct symbolic {
     uint64_t *writer; /* [block] (step + 1) << 32 | span: who writes it in this step */
     float *logits;    /* [outputs_max][vocab_count] */
     uint64_t *row_hashes;
-    uint64_t *now_us;         /* virtual clock, moved by each step; may be NULL */
+    uint64_t *now_us; /* virtual clock, moved by each step; may be NULL */
     /* what a step takes on that clock: rows up to knee_rows are hidden behind step_us */
     uint32_t step_us, row_us, knee_rows;
     /* a power of two less one: steps with none of these bits look at whole tables, and rows at

@@ -3,6 +3,8 @@
  * because that is where scheduling is hard; every fifth world has room for everybody. */
 #include "tests/sim/world.h"
 
+#include <stdlib.h>
+
 #include "core/mem.h"
 #include "kvpool/internal.h"
 #include "kvpool/store.h"
@@ -18,6 +20,27 @@ bool world_broken(struct world *w, const char *rule, uint64_t a, uint64_t b)
 bool world_chance(struct world *w, uint32_t in_1000)
 {
     return rng_below(&w->rng, 1000) < in_1000;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+bool world_event(struct world *w, uint32_t event)
+{
+    const struct sim_options *o = w->options;
+    uint64_t id = w->tick * EVENTS + event;
+    w->rng = rng_seeded((o->seed + 1) * 0x9e3779b97f4a7c15u ^ id * 0xff51afd7ed558ccdu);
+    if (event == EVENT_DRAW)
+        return true;
+    if (o->only != NULL && bsearch(&id, o->only, o->only_count, sizeof id, by_value) == NULL)
+        return false;
+    if (o->events != NULL && w->event_count < o->event_room)
+        o->events[w->event_count] = id;
+    w->event_count++;
+    return true;
 }
 
 uint32_t world_draw(struct world *w, uint32_t low, uint32_t high)
@@ -66,6 +89,7 @@ static void draw_habits(struct world *w)
         .stops = world_draw(w, 0, 600),
         .groups = world_draw(w, 0, 200),
         .extras = world_draw(w, 0, 400),
+        .jump = world_chance(w, 200) ? world_draw(w, 1, 10) : 0,
     };
 }
 
@@ -148,7 +172,9 @@ bool world_open(struct world *w, const struct sim_options *options)
         draw_habits(w);
     }
     w->clients = mem_alloc_array(w->config.requests_max, sizeof *w->clients);
-    if (w->clients == NULL || symbolic_open(&w->symbolic, w->block_count, &limits) != RC_OK)
+    w->decoding = mem_alloc_array(w->config.rows_max, sizeof *w->decoding);
+    if (w->clients == NULL || w->decoding == NULL ||
+        symbolic_open(&w->symbolic, w->block_count, &limits) != RC_OK)
         return world_broken(w, "the simulator has no memory", 0, 0);
     w->symbolic.now_us = &w->now_us;
     if (!options->fixed && world_chance(w, 500))
@@ -174,6 +200,7 @@ void world_close(struct world *w)
     journal_close(w->journal);
     disk_close(&w->disk);
     symbolic_close(&w->symbolic);
+    mem_free(w->decoding);
     mem_free(w->clients);
     if (mem_live_bytes() != w->memory_before)
         world_broken(w, "memory is left", mem_live_bytes(), w->memory_before);

@@ -32,6 +32,7 @@ struct habits {
     uint32_t stops;       /* a request names stop ids, per request */
     uint32_t groups;      /* a request has several choices, per request */
     uint32_t extras;      /* a request wants scores, logits or top lists, per request */
+    uint32_t jump;        /* the clock jumps */
 };
 
 struct client {
@@ -60,6 +61,12 @@ struct progress {
     uint64_t drain;  /* most that ran meanwhile, in tokens */
 };
 
+/* A sequence that decodes: every step gives it its row. */
+struct decoding {
+    const struct request *request;
+    uint32_t turns, computed;
+};
+
 struct world {
     const struct sim_options *options;
     struct rng rng;
@@ -78,6 +85,9 @@ struct world {
     uint32_t notices;
     uint64_t order_next, failures, io_waits, waits_on_end, prefill_tokens;
     struct progress progress;
+    uint64_t tick; /* calls of the scheduler, those with arrivals at least */
+    uint32_t event_count;
+    struct decoding *decoding; /* [rows_max] scratch */
     size_t memory_before;
     struct fault violation;
 };
@@ -87,6 +97,12 @@ void world_close(struct world *w);
 
 /* Notes the first broken rule; always false. */
 bool world_broken(struct world *w, const char *rule, uint64_t a, uint64_t b);
+
+/* What may happen in a tick; arrivals are EVENT_ARRIVE and up. EVENT_DRAW says what will. */
+enum event { EVENT_DRAW, EVENT_CANCEL, EVENT_FAIL, EVENT_JUMP, EVENT_ARRIVE, EVENTS = 16 };
+
+/* From here on chances are drawn for this event alone. False when it is to be left out. */
+bool world_event(struct world *w, uint32_t event);
 
 /* A seeded event with that many chances in 1000. */
 bool world_chance(struct world *w, uint32_t in_1000);
