@@ -200,6 +200,69 @@ static void test_cancel_in_prefill_and_decode_frees_within_a_step(void **state)
     rig_close(&g);
 }
 
+/* An executor that cancels while it runs: the step that is under way counts, the next does not. */
+struct canceller {
+    struct executor inner;
+    struct request *request;
+    uint64_t at_step;
+};
+
+static enum rc run_and_cancel(void *ctx, const struct batch *b, struct batch_result *results)
+{
+    struct canceller *c = ctx;
+    if (b->step == c->at_step)
+        request_cancel(c->request);
+    return c->inner.run(c->inner.ctx, b, results);
+}
+
+static void test_cancel_inside_any_step_ends_once(void **state)
+{
+    (void)state;
+    for (uint64_t at = 0; at <= 6; at++) { /* three steps of prefill, four tokens in steps 2 to 5 */
+        struct rig g;
+        rig_open(&g, 32, &small);
+        sched_close(g.sched);
+        struct canceller c = { .inner = symbolic_executor(&g.symbolic), .at_step = at };
+        struct executor x = { .ctx = &c, .limits = c.inner.limits, .run = run_and_cancel };
+        assert_int_equal(sched_open(&g.sched, &small, g.pool, x, clock_virtual(&g.now_us), NULL),
+                         RC_OK);
+        c.request = submit(&g, 300, 4);
+        run_out(&g);
+        bool whole = at >= 5; /* the step of the last token: its token is there, the end as well */
+        assert_int_equal(request_finish(c.request), whole ? FINISH_LENGTH : FINISH_CANCELLED);
+        assert_int_equal(request_output_count(c.request), whole ? 4 : at < 2 ? 0 : at - 1);
+        assert_int_equal(kvpool_available_count(g.pool), 32);
+        assert_ptr_equal(sched_next_event(g.sched, 0), c.request);
+        assert_null(sched_next_event(g.sched, 0));
+        sched_release(g.sched, c.request);
+        assert_null(sched_next_event(g.sched, 0));
+        rig_close(&g);
+    }
+}
+
+static void test_cancel_of_all_choices_ends_within_a_step(void **state)
+{
+    (void)state;
+    for (uint32_t steps = 0; steps < 6; steps++) {
+        struct rig g;
+        rig_open(&g, 64, &small);
+        int32_t prompt[200] = { 1, 2, 3 };
+        struct request_params p = { .prompt = prompt, .prompt_count = 200, .max_tokens = 50 };
+        p.sampling = sampling_default();
+        struct request *r[5];
+        assert_int_equal(sched_submit_group(r, 5, g.sched, &p, NULL), RC_OK);
+        step(&g, steps);
+        for (uint32_t i = 0; i < 5; i++)
+            request_cancel(r[i]);
+        assert_false(sched_step(g.sched));
+        for (uint32_t i = 0; i < 5; i++)
+            assert_int_equal(request_finish(r[i]), FINISH_CANCELLED);
+        assert_int_equal(sched_stats_get(g.sched).cancelled, 5);
+        assert_int_equal(kvpool_available_count(g.pool), 64);
+        rig_close(&g);
+    }
+}
+
 static void test_cancel_after_the_end_changes_nothing(void **state)
 {
     (void)state;
@@ -598,6 +661,8 @@ int main(void)
         cmocka_unit_test(test_wrong_parameters_are_refused_by_name),
         cmocka_unit_test(test_cancel_before_first_step_and_while_queued),
         cmocka_unit_test(test_cancel_in_prefill_and_decode_frees_within_a_step),
+        cmocka_unit_test(test_cancel_inside_any_step_ends_once),
+        cmocka_unit_test(test_cancel_of_all_choices_ends_within_a_step),
         cmocka_unit_test(test_cancel_after_the_end_changes_nothing),
         cmocka_unit_test(test_stream_gains_a_token_beside_every_chunk),
         cmocka_unit_test(test_chunks_keep_the_inter_token_target),
