@@ -137,9 +137,6 @@ enum rc engine_store_open(struct engine *e, uint32_t chaos_io, struct fault *fau
                          o->swap_bytes > 0 ? "--swap-size" : "half of what is free on the disk");
     struct stat st;
     bool named = stat(path, &st) != 0 || !S_ISDIR(st.st_mode);
-    if (named && e->journal != NULL)
-        return fault_set(fault, RC_USAGE, "--log-events goes with --swap DIRECTORY only: a replay "
-                                          "does not have what is in a file");
     if (named)
         file.key = key_of(e);
     rc = blockfile_open(&e->blocks, &file, e->pool, fault);

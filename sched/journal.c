@@ -68,6 +68,8 @@ static const struct field store_fields[] = {
     FIELD(struct store_config, write_bytes_day),
     FIELD(struct store_config, chaos_io),
     FIELD(struct store_config, keep),
+    FIELD(struct store_config, io.seed),
+    FIELD(struct store_config, keep),
 };
 
 static const struct field sched_fields[] = {
@@ -444,6 +446,37 @@ static uint32_t collect_ends(void *ctx, struct blockio_end *out, uint32_t max, b
     return count;
 }
 
+static bool recall_slot(void *ctx, uint32_t slot, struct block_record *out)
+{
+    struct journal *j = ctx;
+    bool found = !j->playing && j->io.recall(j->io.ctx, slot, out);
+    if (j->playing && take_kind(j, JOURNAL_RECALL)) {
+        found = journal_take_value(j) != 0;
+        *out = (struct block_record){ 0 }; /* the sum of no bytes */
+        out->chain_a = found ? journal_take_value(j) : 0;
+        out->chain_b = found ? journal_take_value(j) : 0;
+        for (uint32_t i = 0; found && i < KV_BLOCK_TOKENS; i++)
+            out->tokens[i] = (int32_t)journal_take_value(j);
+    } else if (!j->playing) {
+        put_kind(j, JOURNAL_RECALL);
+        put(j, found);
+        if (found) {
+            put(j, out->chain_a);
+            put(j, out->chain_b);
+        }
+        for (uint32_t i = 0; found && i < KV_BLOCK_TOKENS; i++)
+            put(j, (uint64_t)out->tokens[i]);
+    }
+    return found && !j->ended;
+}
+
+static void note_slot(void *ctx, uint32_t slot, const struct block_record *record)
+{
+    struct journal *j = ctx;
+    if (!j->playing && j->io.note != NULL)
+        j->io.note(j->io.ctx, slot, record);
+}
+
 void journal_store(struct journal *j, struct store_config *config)
 {
     if (!j->playing) {
@@ -455,6 +488,9 @@ void journal_store(struct journal *j, struct store_config *config)
     config->io.ctx = j;
     config->io.start = start_transfer;
     config->io.collect = collect_ends;
+    config->io.note = note_slot;
+    if (config->io.seed != 0) /* a file that outlives the process */
+        config->io.recall = recall_slot;
 }
 
 void journal_note_request(struct journal *j, const struct request_params *p, uint64_t arrival_us,

@@ -34,6 +34,7 @@ enum journal_kind {
     JOURNAL_RESULT = 'P',
     JOURNAL_START = 'O', /* of a transfer */
     JOURNAL_ENDS = 'E',
+    JOURNAL_RECALL = 'M', /* what a slot of the file held at the start */
 };
 
 /* journal_create - a new file to write; journal_open - one to replay. */
