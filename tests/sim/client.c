@@ -161,6 +161,7 @@ void client_cancel_one(struct world *w)
         return;
     request_cancel(c->request);
     c->cancelled = true;
+    w->cancelled = c;
     w->notices++;
     if (w->symbolic.log != NULL)
         fprintf(w->options->log, "cancel %llu\n", (unsigned long long)c->order);

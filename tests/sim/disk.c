@@ -87,7 +87,5 @@ static uint32_t collect(void *ctx, struct blockio_end *out, uint32_t max, bool w
 
 struct blockio disk_io(struct disk *d)
 {
-    return (struct blockio){
-        .ctx = d, .depth = DISK_DEPTH, .start = start, .collect = collect
-    };
+    return (struct blockio){ .ctx = d, .depth = DISK_DEPTH, .start = start, .collect = collect };
 }

@@ -21,7 +21,7 @@
 
 /* steps on end in which the store is waited for: all blocks out and in is less */
 #define WAITS_MAX 20000u
-#define SHRINK_RUNS 3000u
+#define SHRINK_RUNS 500u
 
 /* Tokens of all that run: what has to be computed, at a row a step, before each of them has
  * ended. */
@@ -181,6 +181,10 @@ static bool live_step(struct world *w)
         return false;
     w->tick++;
     w->notices = 0;
+    const struct client *left = w->cancelled;
+    w->cancelled = NULL;
+    if (left != NULL && request_finish(left->request) == FINISH_NONE)
+        return world_broken(w, "I9: a cancel had no effect within a step", left->order, 0);
     w->symbolic.fail_next = false;
     if (o->audit_every > 0 && w->symbolic.steps % o->audit_every == 0 && !audit(w))
         return false;

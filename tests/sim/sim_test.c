@@ -30,6 +30,7 @@ static void print_violation(const struct sim_options *options, const struct sim_
     struct sim_outcome shrunk, ignored;
     printf("# seed %llu, step %llu: %s\n", (unsigned long long)options->seed,
            (unsigned long long)outcome->steps, outcome->violation.text);
+    fflush(stdout);
     if (options->only == NULL && sim_shrink(&shrunk, options, events, EVENTS_SHOWN)) {
         printf("# %u of %u events will do:\n%llu %llu %u only", shrunk.event_count,
                outcome->event_count, (unsigned long long)options->seed,

@@ -81,6 +81,7 @@ struct world {
     struct journal *journal;
     struct client *clients; /* [requests_max] */
     uint32_t live;
+    const struct client *cancelled; /* since the last step */
     /* cancels since the last step: each may keep a record alive until the next one */
     uint32_t notices;
     uint64_t order_next, failures, io_waits, waits_on_end, prefill_tokens;
