@@ -408,15 +408,30 @@ static enum rc start_transfer(void *ctx, bool write, uint32_t slot, uint32_t blo
     } else if (take_kind(j, JOURNAL_START)) {
         uint64_t value = journal_take_value(j);
         rc = value < RC_COUNT && !j->ended ? (enum rc)value : RC_IO;
-        j->busy |= (uint64_t)(rc == RC_OK) << tag % 64;
+    } else {
+        rc = RC_OK; /* nobody knows any more: it is going to fail */
     }
+    if (j->playing)
+        j->busy |= (uint64_t)(rc == RC_OK) << tag % DEPTH_MAX;
     return rc;
+}
+
+/* Where the log says nothing any more, what is under way fails, so that a store can be closed. */
+static uint32_t fail_all(struct journal *j, struct blockio_end *out, uint32_t max)
+{
+    uint32_t count = 0;
+    for (uint32_t tag = 0; tag < DEPTH_MAX && count < max; tag++)
+        if ((j->busy >> tag & 1) != 0)
+            out[count++] = (struct blockio_end){ tag, RC_IO };
+    for (uint32_t i = 0; i < count; i++)
+        j->busy &= ~((uint64_t)1 << out[i].tag);
+    return count;
 }
 
 static uint32_t play_ends(struct journal *j, struct blockio_end *out, uint32_t max)
 {
     if (!take_kind(j, JOURNAL_ENDS))
-        return 0;
+        return fail_all(j, out, max);
     uint64_t count = journal_take_value(j);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t tag = journal_take_value(j), rc = journal_take_value(j);

@@ -162,6 +162,9 @@ static enum rc play(struct player *p, struct replay *out, uint32_t audit_steps, 
         enum rc rc = RC_OK;
         switch ((int)journal_next(p->journal)) {
         case JOURNAL_END:
+        case JOURNAL_START: /* of the store's closing, after the last step */
+        case JOURNAL_ENDS:
+        case JOURNAL_STORE_TIME:
             return RC_OK;
         case JOURNAL_TIME:
             journal_hold_time(p->journal);

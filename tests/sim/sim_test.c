@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* sim_test - the short simulation of `make test`, and with flags the long one:
  *   sim_test --seed N --seconds S [--seeds N] [--steps N] [--audit N] [--fixed] [--log]
- * runs seeds N, N+1, ... for S seconds, or so many of them. A broken rule prints the seed, the rule,
- * the fewest events that it takes, and the last plans. */
+ * runs seeds N, N+1, ... for S seconds, or so many of them. A broken rule prints the seed, the
+ * rule, the fewest events that it takes, and the last plans. */
 #include "tests/unit/test.h"
 
 #include <time.h>
