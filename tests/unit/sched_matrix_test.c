@@ -221,6 +221,29 @@ static void test_preempt_recompute(void **state)
     }
 }
 
+static void test_preempt_swap(void **state)
+{
+    (void)state;
+    uint64_t writes = 0, reads = 0;
+    for (size_t n = 0; n < 2 * WAYS; n++) {
+        struct machine m;
+        struct way w = ways[n / 2];
+        w.blocks = 10; /* a preempted one's blocks have to go to the file, and come back */
+        w.chaos_preempt = 40;
+        w.path = "/tmp";
+        w.plain = n % 2 == 1;
+        machine_open(&m, &w);
+        serve(&m, 0, REQUESTS);
+        struct store_stats s = store_stats_get(m.pool);
+        assert_true(sched_stats_get(m.sched).preemptions > 0);
+        assert_int_equal(s.failures, 0);
+        writes += s.writes;
+        reads += s.reads;
+        machine_close(&m);
+    }
+    assert_true(writes > 0 && reads > 0);
+}
+
 static void test_restart_from_disk(void **state)
 {
     (void)state;
@@ -303,7 +326,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prefix_hit),        cmocka_unit_test(test_partial_fork),
         cmocka_unit_test(test_in_flight_share),   cmocka_unit_test(test_preempt_recompute),
-        cmocka_unit_test(test_restart_from_disk),
+        cmocka_unit_test(test_preempt_swap),      cmocka_unit_test(test_restart_from_disk),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
