@@ -101,13 +101,8 @@ def test_openai_chat_stream():
     equal(chunks[-1].usage.completion_tokens, TOKENS)
     equal(len({(c.id, c.created, c.model) for c in chunks}), 1)
     # a chunk for each token that completes a character
-<<<<<<< HEAD
     texts = sum(bool(c.choices and c.choices[0].delta.content) for c in chunks)
     check(TOKENS - 6 <= texts < TOKENS)
-=======
-    shown = sum(bool(c.choices and c.choices[0].delta.content) for c in chunks)
-    check(TOKENS - 6 <= shown < TOKENS, shown)
->>>>>>> 7e5de23 (docs: lm-evaluation-harness over HTTP)
 
 
 def test_openai_chat_logprobs():
