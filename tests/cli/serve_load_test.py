@@ -11,7 +11,7 @@ import threading
 import time
 
 from serving import Reply, Server, events_of, head, post, text_of
-from tap import check, equal, main
+from tap import check, equal, main, middle
 
 SERVER = []
 REQUESTS = int(os.environ.get("QUIRE_TEST_REQUESTS", "300"))
@@ -194,13 +194,15 @@ def test_a_long_body_does_not_hold_up_short_ones():
 
 
 def test_pings_in_silence():
+    # 4,000 steps of a model that takes milliseconds for one: far over a second.
     with Server("--max-rows", 1, "--ping-s", 1, "-c", 4096, "--log-level", "error",
-                "--chunk", 1) as s:
+                "--chunk", 1, model=middle()) as s:
         with s.connect() as c:
             c.sendall(post("/v1/completions", {"prompt": [300] * 4000, "max_tokens": 1,
                                                "stream": True}))
             r = Reply(c.makefile("rb"), body=False)
             first = next(iter(r.pieces()))
+            c.shutdown(socket.SHUT_RDWR)  # nobody wants the rest
             equal(first, b":\n\n")
 
 
