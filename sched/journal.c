@@ -294,6 +294,10 @@ static uint64_t read_clock(void *ctx)
 
 void journal_hold_time(struct journal *j)
 {
+    if (j->held) {
+        journal_set_difference(j, "two times without a step between them");
+        return;
+    }
     (void)read_clock(&j->step_time);
     j->held = true;
 }
