@@ -71,9 +71,10 @@ ATTR_INLINE vint pairs_times_sums(const struct tile_k *t, int v, const struct ac
                                   const struct micro_shape shape)
 {
     const int16_t *sums = shape.depth == 4 ? g->sum16 : g->sum32;
+    const int pairs = 32 / shape.depth;
     vint m = v_zero();
     ATTR_UNROLL
-    for (int k = 0; k < 32 / shape.depth; k++)
+    for (int k = 0; k < pairs; k++)
         m = v_dot16(m, t->pair[k][v], v_splat32(&sums[2 * k]));
     return m;
 }
