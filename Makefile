@@ -66,7 +66,7 @@ endif
 
 SLOW := $(if $(SAN)$(filter 1,$(DEBUG) $(COVER)),1,0)
 CPPFLAGS += -I. -D_GNU_SOURCE -DQUIRE_JEMALLOC=$(if $(JEMALLOC),1,0) -DQUIRE_SLOW_CHECKS=$(SLOW) \
-	-DQUIRE_TINY=$(if $(filter 1,$(TINY)),1,0) $(if $(SAN),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+	-DQUIRE_PLAIN_LOOPS=$(if $(SAN),1,0) -DQUIRE_TINY=$(if $(filter 1,$(TINY)),1,0) $(if $(SAN),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 COVER_FLAGS := $(if $(filter 1,$(COVER)),--coverage -fprofile-update=atomic)
 CFLAGS += -std=c17 $(if $(filter 1,$(DEBUG) $(COVER)),-O1,-O2) -g -pthread -ffp-contract=off -fno-math-errno \
 	-fno-omit-frame-pointer -fno-common -fvisibility=hidden -fPIE -fstack-protector-strong \

@@ -11,7 +11,9 @@
 #define ATTR_INLINE static inline __attribute__((always_inline))
 #define ATTR_UNUSED __attribute__((unused))
 #define ATTR_CACHE_LINE _Alignas(64)
-#if defined(__clang__)
+#if QUIRE_PLAIN_LOOPS /* sanitized builds: unrolled kernels take minutes to compile */
+#define ATTR_UNROLL
+#elif defined(__clang__)
 #define ATTR_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define ATTR_UNROLL _Pragma("GCC unroll 64")
