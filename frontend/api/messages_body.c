@@ -9,39 +9,7 @@
 
 #include <string.h>
 
-struct work {
-    json_t *turns;
-    struct api_error *error;
-    size_t index; /* of the message at hand */
-    bool starved;
-};
-
-static json_t *get(json_t *object, const char *name)
-{
-    json_t *v = json_object_get(object, name);
-    return json_is_null(v) ? NULL : v;
-}
-
-static bool is(json_t *v, const char *word)
-{
-    return json_is_string(v) && strcmp(json_string_value(v), word) == 0;
-}
-
-static void set(struct work *w, json_t *object, const char *key, json_t *value)
-{
-    w->starved |= json_object_set_new(object, key, value) != 0;
-}
-
-static void append(struct work *w, json_t *list, json_t *value)
-{
-    w->starved |= json_array_append_new(list, value) != 0;
-}
-
-static enum rc refuse(struct work *w, const char *what)
-{
-    return api_error_set(w->error, 400, "invalid_value", "messages", "messages[%zu]: %s", w->index,
-                         what);
-}
+#include "frontend/api/body_work.h"
 
 static enum rc add_result(struct work *w, json_t *block)
 {
@@ -202,7 +170,7 @@ enum rc messages_body(json_t **out, json_t *body, struct api_error *error)
 {
     static const char *const same[] = { "max_tokens", "temperature", "top_p",
                                         "top_k",      "stream",      "chat_template_kwargs" };
-    struct work w = { .error = error };
+    struct work w = { .error = error, .field = "messages" };
     *out = NULL;
     if (!json_is_object(body))
         return api_error_set(error, 400, "invalid_type", NULL, "the body must be an object");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* batch_row - one line of a batch job in, one row out.
- * In:  {"prompt": ...} or {"messages": ...}                a bare body, custom_id allowed
+ * In:  {"prompt": ...}, {"messages": ...}, {"input": ...}  a bare body, custom_id allowed
  *      {"custom_id", "method", "url", "body": {...}}       an OpenAI batch line
  *      any text, with BATCH_TEXT                           a prompt
  * Out: {"id", "custom_id", "line", "response": {"status_code", "request_id", "body"}, "error"}

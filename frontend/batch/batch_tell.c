@@ -82,8 +82,8 @@ void batch_tell_end(const struct batch_job *b, bool stopped)
     fputc('\n', stderr);
 }
 
-/* Two measured speeds would need a run: the cost model of a decode step and a chunk would too. What
- * can be said without one is how much there is to do. */
+/* How long it takes needs measured speeds, and nothing has run: what is told is how much there is
+ * to do. */
 void batch_tell_check(const struct batch_job *b)
 {
     const struct batch_counts *c = &b->counts;
