@@ -34,6 +34,14 @@ static void warn(const struct stream *s, const char *text)
         s->config.warn(s->config.warn_ctx, text);
 }
 
+/* A better way of reading is refused: at open, by the opener. */
+static void fall_back(void *ctx, const char *text)
+{
+    struct stream *s = ctx;
+    s->fallbacks++;
+    warn(s, text);
+}
+
 static uint64_t page_down(uint64_t n)
 {
     return n / STREAM_PAGE * STREAM_PAGE;
@@ -170,7 +178,8 @@ static void choose_direct(struct stream *s)
         s->direct = (flags & O_DIRECT) != 0 || fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
     }
     if (!s->direct)
-        warn(s, "the file system has no direct reads; weights are read through the page cache");
+        fall_back(s,
+                  "the file system has no direct reads; weights are read through the page cache");
 }
 
 static enum rc open_reads(struct stream *s, struct fault *fault)
@@ -192,8 +201,8 @@ static enum rc open_reads(struct stream *s, struct fault *fault)
                                    .base = s->slots,
                                    .bytes = s->slots_bytes,
                                    .threads = s->config.way == STREAM_THREADS,
-                                   .warn = s->config.warn,
-                                   .warn_ctx = s->config.warn_ctx,
+                                   .warn = fall_back,
+                                   .warn_ctx = s,
                                    .bend = s->config.bend,
                                    .bend_ctx = s->config.bend_ctx };
     return reads_open(&s->reads, &config, fault);
@@ -221,7 +230,7 @@ static enum rc open_memory(struct stream *s, struct fault *fault)
         return RC_OK;
     char text[sizeof why.text + 40];
     snprintf(text, sizeof text, "%s; weights come through mmap", why.text);
-    warn(s, text);
+    fall_back(s, text);
     if (s->slots != NULL)
         must(munmap(s->slots, s->slots_bytes) == 0);
     if (s->arena != NULL)
@@ -348,7 +357,7 @@ void stream_begin(struct stream *s, bool outputs)
 {
     while (atomic_load(&s->rewind) != 0)
         (void)futex_wait(&s->rewind, 1, FUTEX_FOREVER);
-    s->wait_us = 0;
+    atomic_store(&s->wait_us, 0);
     atomic_store(&s->pass_choices, 0);
     atomic_store(&s->pass_outputs, outputs);
     atomic_fetch_add(&s->pass_begun, 1);
@@ -431,7 +440,7 @@ const uint8_t *stream_wait(struct stream *s, uint32_t extent, uint32_t consumer)
             (void)futex_wait(&e->state, EXTENT_AWAY, FUTEX_FOREVER);
         atomic_fetch_sub(&s->consumers_sleep, 1);
         if (consumer == 0)
-            s->wait_us += clock_now_us(&s->config.clock) - from;
+            atomic_fetch_add(&s->wait_us, clock_now_us(&s->config.clock) - from);
     }
     if (e->rc != RC_OK)
         atomic_store(&s->failed, extent + 1);
@@ -481,5 +490,6 @@ struct stream_stats stream_stats(const struct stream *s)
                                   .ring_reads = atomic_load(&s->ring_reads),
                                   .dropped_reads = atomic_load(&s->dropped_reads),
                                   .busy_us = atomic_load(&s->busy_us),
-                                  .wait_us = s->wait_us };
+                                  .wait_us = atomic_load(&s->wait_us),
+                                  .fallbacks = s->fallbacks };
 }

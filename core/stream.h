@@ -80,6 +80,7 @@ struct stream_stats {
     uint64_t dropped_reads;  /* pieces that came when nobody wanted them any more */
     uint64_t busy_us;        /* time with a read on its way, since open */
     uint64_t wait_us;        /* consumer 0 waited for bytes, in the last pass */
+    uint32_t fallbacks;      /* better ways of reading that were refused at open */
 };
 
 struct stream;

@@ -50,6 +50,7 @@ struct stream {
     char *slots;
     size_t slot_bytes, slots_bytes;
     bool direct;
+    uint32_t fallbacks;  /* ways of reading that were refused at open */
     struct reads *reads; /* NULL: mmap */
 
     /* The reader. */
@@ -75,7 +76,7 @@ struct stream {
     _Atomic uint32_t failed; /* extent + 1 that a consumer found broken in this pass */
     _Atomic uint32_t warm;   /* 1: what is kept has been read */
     _Atomic uint64_t read_bytes, ring_reads, dropped_reads, busy_us;
-    uint64_t wait_us; /* consumer 0 */
+    _Atomic uint64_t wait_us; /* of consumer 0 */
     bool said;        /* the opener: the failure that goes on was told */
 };
 

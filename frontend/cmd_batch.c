@@ -149,6 +149,7 @@ int cmd_batch(int argc, char **argv)
     struct batch_options o = { .window = 64, .grace_s = 5 };
     struct engine_options options = engine_options_default();
     struct sampling_options sampling = sampling_options_default();
+    options.rows_max = options.chunk_tokens = 0; /* the engine chooses */
     struct option_group groups[] = {
         { "files", rows, sizeof rows / sizeof rows[0], &o },
         { "generation, where a line does not say it", sampling_option_rows, sampling_option_count,
@@ -174,7 +175,8 @@ int cmd_batch(int argc, char **argv)
     struct batch_job b = { .options = &o, .engine = &e, .in.fd = -1, .out.fd = -1, .err.fd = -1 };
     b.tty = isatty(STDERR_FILENO) == 1;
     struct engine_needs needs = { .thread = true,
-                                  .requests_max = options.rows_max * 2 + 2 + CHOICES_MAX };
+                                  .requests_max =
+                                      engine_rows_most(&options) * 2 + 2 + CHOICES_MAX };
     enum rc rc = check_options(&o, &b.fault);
     if (rc == RC_OK)
         rc = open_files(&b, &o);

@@ -145,8 +145,7 @@ static enum rc run_decode(struct bench *b, uint32_t pp, uint32_t tg, uint32_t pl
 /* Since the start; 0 for a mapped model, whose pages the system reads. */
 static uint64_t read_bytes(const struct bench *b)
 {
-    const struct stream *s = b->engine->weights.stream;
-    return s != NULL ? stream_stats(s).read_bytes : 0;
+    return residency_stats(&b->engine->weights).read_bytes;
 }
 
 static enum rc run_once(struct bench *b, uint32_t pp, uint32_t tg, uint32_t pl, uint32_t round,
@@ -187,15 +186,14 @@ static bool print_json(const json_t *row)
 static bool add_reading(const struct bench *b, const struct bench_options *o, uint32_t tg,
                         json_t *row)
 {
-    const struct stream *s = b->engine->weights.stream;
-    struct stream_stats stats = s != NULL ? stream_stats(s) : (struct stream_stats){ 0 };
+    struct stream_stats stats = residency_stats(&b->engine->weights);
     uint64_t steps = (uint64_t)tg * o->repeat;
     json_int_t per_step = steps > 0 ? (json_int_t)(b->output_read / steps) : 0;
     return json_object_set_new(row, "read_bytes_per_step", json_integer(per_step)) == 0 &&
            json_object_set_new(row, "pinned_bytes",
                                json_integer((json_int_t)stats.pinned_bytes)) == 0 &&
-           json_object_set_new(row, "read_mode", json_string(s != NULL ? stats.mode : "mapped")) ==
-               0 &&
+           json_object_set_new(row, "read_mode", json_string(stats.mode)) == 0 &&
+           json_object_set_new(row, "read_fallbacks", json_integer(stats.fallbacks)) == 0 &&
            json_object_set_new(row, "ring_reads", json_integer((json_int_t)stats.ring_reads)) == 0;
 }
 

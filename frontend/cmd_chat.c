@@ -129,6 +129,7 @@ int cmd_chat(int argc, char **argv)
     struct engine_options options = engine_options_default();
     struct sampling_options sampling = sampling_options_default();
     options.rows_max = 1;
+    options.chunk_tokens = 0; /* the engine chooses */
     struct option_group groups[] = {
         { "conversation", question_rows, sizeof question_rows / sizeof question_rows[0],
           &question },

@@ -300,6 +300,7 @@ int cmd_run(int argc, char **argv)
     struct engine_options options = engine_options_default();
     struct sampling_options sampling = sampling_options_default();
     options.rows_max = 1;
+    options.chunk_tokens = 0; /* the engine chooses */
     struct option_group groups[] = {
         { "prompt", run_rows, sizeof run_rows / sizeof run_rows[0], &run },
         { "chat", chat_option_rows, chat_option_count, &chat },

@@ -112,6 +112,7 @@ int cmd_serve(int argc, char **argv)
                          .sampling = sampling_options_default() };
     struct server_options options = server_options_default();
     v.sampling.seed = -1;
+    v.options.rows_max = v.options.chunk_tokens = 0; /* the engine chooses */
     struct option_group groups[] = {
         { "server", server_option_rows, server_option_count, &options },
         { "generation, where a request does not say it", sampling_option_rows,
@@ -138,6 +139,7 @@ int cmd_serve(int argc, char **argv)
     v.needs = (struct engine_needs){ .thread = true,
                                      .outputs_max = 64,
                                      .requests_max =
-                                         (v.options.rows_max + options.queue) * 2 + CHOICES_MAX };
+                                         (engine_rows_most(&v.options) + options.queue) * 2 +
+                                         CHOICES_MAX };
     return serve(&v, &options);
 }

@@ -59,7 +59,8 @@ static uint64_t file_bytes(const struct gguf *g)
 static uint32_t choose_kv_tokens(const struct engine_options *o, size_t block_bytes,
                                  uint64_t available, uint64_t weights)
 {
-    uint64_t wanted = (uint64_t)o->ctx_tokens * o->rows_max, most = 16384;
+    uint32_t rows = o->rows_max > 0 ? o->rows_max : ENGINE_ROWS;
+    uint64_t wanted = (uint64_t)o->ctx_tokens * rows, most = 16384;
     if (most < o->ctx_tokens)
         most = o->ctx_tokens;
     if (wanted > most)
@@ -87,6 +88,30 @@ static enum rc say_no_fit(struct engine *e, uint64_t kv_bytes, uint64_t scratch_
         b->reason);
 }
 
+/* How wide steps may be. A pass over weights that come from disk takes its time: more requests
+ * share it, and more of a prompt. */
+static enum rc resolve_rows(struct engine *e, bool streams, struct fault *fault)
+{
+    struct engine_options *o = &e->options;
+    bool chosen = o->chunk_tokens == 0;
+    if (chosen)
+        o->chunk_tokens = streams ? 256 : 128;
+    if (o->rows_max == 0) {
+        o->rows_max = streams ? ENGINE_ROWS_STREAMED : ENGINE_ROWS;
+        e->rows_calm = streams ? ENGINE_ROWS : 0;
+    }
+    if (e->needs.outputs_max < o->rows_max)
+        e->needs.outputs_max = o->rows_max;
+    bool twice = streams && !chosen && o->chunk_tokens <= STEP_ROWS_MAX / 4;
+    if (e->needs.step_prefill_tokens == 0)
+        e->needs.step_prefill_tokens = twice ? 2 * o->chunk_tokens : o->chunk_tokens;
+    if (o->rows_max + e->needs.step_prefill_tokens > STEP_ROWS_MAX)
+        return fault_set(fault, RC_USAGE,
+                         "--max-rows and --chunk make steps of %u rows, at most %u",
+                         o->rows_max + e->needs.step_prefill_tokens, STEP_ROWS_MAX);
+    return RC_OK;
+}
+
 static enum rc resolve_options(struct engine *e, const struct budget *b, const struct cpus *cpus,
                                size_t block_bytes, struct fault *fault)
 {
@@ -108,18 +133,9 @@ static enum rc resolve_options(struct engine *e, const struct budget *b, const s
     if (o->threads > cpus->count)
         fprintf(stderr, "warning: -t %u is more than the usable CPUs (%s)\n", o->threads,
                 cpus->reason);
-    if (e->needs.outputs_max < o->rows_max)
-        e->needs.outputs_max = o->rows_max;
-    /* A pass over weights that come from disk takes its time: two prompts share it. */
-    bool streams = kv_bytes + file_bytes(e->gguf) > b->available_bytes;
-    if (e->needs.step_prefill_tokens == 0)
-        e->needs.step_prefill_tokens = streams && o->chunk_tokens <= STEP_ROWS_MAX / 4
-                                           ? 2 * o->chunk_tokens
-                                           : o->chunk_tokens;
-    if (o->rows_max + e->needs.step_prefill_tokens > STEP_ROWS_MAX)
-        return fault_set(fault, RC_USAGE,
-                         "--max-rows and --chunk make steps of %u rows, at most %u",
-                         o->rows_max + e->needs.step_prefill_tokens, STEP_ROWS_MAX);
+    enum rc rc = resolve_rows(e, kv_bytes + file_bytes(e->gguf) > b->available_bytes, fault);
+    if (rc != RC_OK)
+        return rc;
     enum isa isa = o->isa == 0 ? cpu_isa() : (enum isa)(o->isa - 1);
     if (!isa_usable(isa))
         return fault_set(fault, RC_USAGE, "--isa %s: this machine has no more than %s",
@@ -223,10 +239,10 @@ static void print_end(const struct engine *e)
     struct sched_stats s = sched_stats_get(e->sched);
     fprintf(stderr,
             "steps     %llu with %llu rows; %llu preemptions, %llu prompt tokens reused, "
-            "%llu waits for the block file\n",
+            "%llu waits for the block file, %llu cached blocks given back\n",
             (unsigned long long)s.steps, (unsigned long long)s.rows,
             (unsigned long long)s.preemptions, (unsigned long long)s.cached_tokens,
-            (unsigned long long)s.io_waits);
+            (unsigned long long)s.io_waits, (unsigned long long)s.relieved_blocks);
     residency_report(&e->weights);
 }
 
@@ -255,14 +271,30 @@ static void close_journal(struct engine *e)
     e->journal = NULL;
 }
 
-static enum rc open_sched(struct engine *e, struct sched_config *config, struct fault *fault)
+static enum rc open_sched(struct engine *e, const struct chaos *chaos, struct fault *fault)
 {
+    const struct engine_options *o = &e->options;
+    struct sched_config config = {
+        .ctx_tokens = o->ctx_tokens,
+        .rows_max = o->rows_max,
+        .rows_calm = e->rows_calm,
+        .chunk_tokens = o->chunk_tokens,
+        .step_prefill_tokens = e->needs.step_prefill_tokens,
+        .itl_us = o->itl_ms * 1000,
+        .requests_max = e->needs.requests_max,
+        .no_prefix_cache = o->no_prefix_cache,
+        .chaos_preempt_steps = chaos->preempt,
+        .chaos_alloc = chaos->alloc,
+        .audit_steps = o->audit_steps,
+        .on_events = e->needs.on_events,
+        .on_events_ctx = e->needs.on_events_ctx,
+    };
     struct executor executor = exec_cpu_executor(e->exec);
-    struct journal_sched head = { *config, executor.limits };
+    struct journal_sched head = { config, executor.limits };
     if (e->journal != NULL)
         journal_put_sched(e->journal, &head);
-    config->journal = e->journal;
-    return sched_open(&e->sched, config, e->pool, executor, e->clock, fault);
+    config.journal = e->journal;
+    return sched_open(&e->sched, &config, e->pool, executor, e->clock, fault);
 }
 
 /* Weights get their place beside the KV pool and scratch, which take other_bytes. */
@@ -278,6 +310,24 @@ static enum rc open_weights(struct engine *e, uint64_t available_bytes, uint64_t
     for (uint32_t i = 0; i < gguf_file_count(e->gguf); i++)
         interrupt_survive_loss(gguf_file_base(e->gguf, i), gguf_file_bytes(e->gguf, i));
     return RC_OK;
+}
+
+static void relieve(void *ctx)
+{
+    struct engine *e = ctx;
+    sched_relieve(e->sched);
+}
+
+/* Looks after memory from here on. */
+static enum rc open_pressure(struct engine *e, struct fault *fault)
+{
+    struct pressure_config config = { .root = "",
+                                      .file = e->options.pressure,
+                                      .mem_bytes = e->options.weights.mem_bytes,
+                                      .keep_bytes = e->weights.keep_bytes,
+                                      .relieve = relieve,
+                                      .ctx = e };
+    return pressure_open(&e->pressure, &config, fault);
 }
 
 /* The second row of the picture; after an error close_compute cleans up. */
@@ -333,21 +383,9 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
     rc = open_weights(e, budget.available_bytes, kv_bytes + scratch, fault);
     if (rc != RC_OK)
         return rc;
-    struct sched_config sched = {
-        .ctx_tokens = o->ctx_tokens,
-        .rows_max = o->rows_max,
-        .chunk_tokens = o->chunk_tokens,
-        .step_prefill_tokens = e->needs.step_prefill_tokens,
-        .itl_us = o->itl_ms * 1000,
-        .requests_max = e->needs.requests_max,
-        .no_prefix_cache = o->no_prefix_cache,
-        .chaos_preempt_steps = chaos.preempt,
-        .chaos_alloc = chaos.alloc,
-        .audit_steps = o->audit_steps,
-        .on_events = e->needs.on_events,
-        .on_events_ctx = e->needs.on_events_ctx,
-    };
-    rc = open_sched(e, &sched, fault);
+    rc = open_sched(e, &chaos, fault);
+    if (rc == RC_OK)
+        rc = open_pressure(e, fault);
     if (rc == RC_OK && !o->quiet)
         print_start(e, &budget, &cpus);
     return rc;
@@ -355,6 +393,8 @@ static enum rc open_compute(struct engine *e, struct fault *fault)
 
 static void close_compute(struct engine *e)
 {
+    pressure_close(e->pressure);
+    e->pressure = NULL;
     if (e->sched != NULL) {
         if (e->options.verbose > 0)
             print_end(e);

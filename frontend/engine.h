@@ -20,6 +20,7 @@
 #include "core/tokenizer.h"
 #include "core/workers.h"
 #include "frontend/options.h"
+#include "frontend/pressure.h"
 #include "frontend/residency.h"
 #include "kernels/exec_cpu.h"
 #include "kvpool/pool.h"
@@ -51,12 +52,19 @@ struct engine_options {
     const char *log_events;  /* --log-events */
     const char *chaos;       /* --chaos */
     struct residency_options weights;
+    const char *pressure; /* --pressure */
 };
 
 extern const struct option engine_option_rows[];
 extern const size_t engine_option_count;
 
 struct engine_options engine_options_default(void);
+
+/* engine_rows_most - requests that may run at once with these flags, before the engine is open:
+ * what is kept for each of them is allocated by it. */
+#define ENGINE_ROWS 16u
+#define ENGINE_ROWS_STREAMED 64u
+uint32_t engine_rows_most(const struct engine_options *o);
 
 /* What a command needs beyond the flags. */
 struct engine_needs {
@@ -70,6 +78,7 @@ struct engine_needs {
 
 struct engine {
     struct engine_options options; /* resolved: no zeroes left */
+    uint32_t rows_calm;            /* see sched_config */
     struct engine_needs needs;
     struct gguf *gguf;
     struct model *model;
@@ -83,6 +92,7 @@ struct engine {
     struct exec_cpu *exec;
     struct residency weights;
     struct sched *sched;
+    struct pressure *pressure; /* NULL: not watched */
     struct clock clock;
     int32_t end_ids[STOP_IDS_MAX]; /* end-of-turn tokens of the vocabulary */
     uint32_t end_id_count;

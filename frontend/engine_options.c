@@ -27,10 +27,12 @@ const struct option engine_option_rows[] = {
       "how keys are kept: f16, q8_0 (half the memory), q4_0 (a quarter, coarse)" },
     { "-ctv --kv-type-v --cache-type-v", OPTION_CHOICE, AT(kv_type_v), 0, 0, "TYPE", kv_choices,
       "how values are kept: f16, q8_0, q4_0" },
-    { "-np --max-rows --parallel", OPTION_U32, AT(rows_max), 1, 1024, "N", NULL,
-      "requests that run at once" },
-    { "--chunk", OPTION_U32, AT(chunk_tokens), 1, STEP_ROWS_MAX / 2, "N", NULL,
-      "prompt tokens a request may get in one step" },
+    { "-np --max-rows --parallel", OPTION_U32, AT(rows_max), 0, 1024, "N", NULL,
+      "requests that run at once; 0 = 16, and where weights are read in every step up to 64, as "
+      "long as they compute no longer than that takes" },
+    { "--chunk", OPTION_U32, AT(chunk_tokens), 0, STEP_ROWS_MAX / 2, "N", NULL,
+      "prompt tokens a request may get in one step; 0 = 128, or 256 where weights are read in "
+      "every step" },
     { "--itl-ms", OPTION_U32, AT(itl_ms), 0, 60000, "MS", NULL,
       "while tokens stream, prompts get what lets a step end in that time; 0 = always --chunk" },
     { "-t --threads", OPTION_U32, AT(threads), 0, WORKERS_MAX, "N", NULL,
@@ -71,6 +73,9 @@ const struct option engine_option_rows[] = {
       "read the weights that fit before the first request" },
     { "--read", OPTION_CHOICE, AT(weights.read), 0, 0, "WAY", read_choices,
       "how weights that do not fit are read: auto, uring, threads, mmap (same results)" },
+    { "--pressure", OPTION_TEXT, AT(pressure), 0, 0, "FILE", NULL,
+      "where stalls for memory are read (PSI); off = nobody looks. While memory is short, cached "
+      "KV blocks are given back" },
     { "-q --quiet", OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, "no start lines, no progress" },
     { "-v --verbose", OPTION_COUNT, AT(verbose), 0, 0, NULL, NULL, "say more" },
 };
@@ -79,4 +84,9 @@ const size_t engine_option_count = sizeof engine_option_rows / sizeof engine_opt
 struct engine_options engine_options_default(void)
 {
     return (struct engine_options){ .rows_max = 16, .chunk_tokens = 128 };
+}
+
+uint32_t engine_rows_most(const struct engine_options *o)
+{
+    return o->rows_max > 0 ? o->rows_max : ENGINE_ROWS_STREAMED;
 }

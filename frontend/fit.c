@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* fit - the sums. Nothing is rounded in anybody's favour: a model that just fits is streamed when
  * the margin is missing, as at start.
- * Figures of boards are what these boards are commonly measured at: a card or disk read in a row,
- * memory read by all cores, integer products with the instructions that they have. Every one can be
- * given on the command line instead. */
+ * Figures of boards: a card or disk read in a row, memory read and written in a row, products of
+ * weights as published prompt speeds show them. Where each comes from, and which are estimates,
+ * stands in docs/MEMORY.md. Every one can be given on the command line instead. */
 #include "frontend/fit.h"
 
 #include <string.h>
@@ -16,17 +16,13 @@
 #define SLOT_BYTES (STREAM_EXTENT_BYTES + 65536u) /* a matrix seldom divides evenly */
 
 static const struct fit_device devices[] = {
-    /* 512 MB, 64 of them the graphics processor's; four A53 at 1 GHz; card on a 4-bit bus */
-    { "pi-zero-2w", "Raspberry Pi Zero 2 W, 512 MB", 448 * MIB, { 0, 22e6, 1.8e9, 8e9 } },
-    /* four A72 at 1.8 GHz */
-    { "pi-4", "Raspberry Pi 4, 4 GB, card", 3792 * MIB, { 0, 43e6, 4.0e9, 28e9 } },
-    { "pi-4-ssd", "Raspberry Pi 4, 4 GB, USB disk", 3792 * MIB, { 0, 330e6, 4.0e9, 28e9 } },
-    /* four A76 at 2.4 GHz with dot products */
-    { "pi-5", "Raspberry Pi 5, 8 GB, card", 8064 * MIB, { 0, 88e6, 12e9, 120e9 } },
-    { "pi-5-nvme", "Raspberry Pi 5, 8 GB, NVMe", 8064 * MIB, { 0, 430e6, 12e9, 120e9 } },
-    /* one C906 at 1 GHz */
+    { "pi-zero-2w", "Raspberry Pi Zero 2 W, 512 MB", 425 * MIB, { 0, 20e6, 2.6e9, 3e9 } },
+    { "pi-4", "Raspberry Pi 4, 4 GB, card", 3792 * MIB, { 0, 41e6, 5.5e9, 11e9 } },
+    { "pi-4-ssd", "Raspberry Pi 4, 4 GB, USB disk", 3792 * MIB, { 0, 297e6, 5.5e9, 11e9 } },
+    { "pi-5", "Raspberry Pi 5, 8 GB, card", 7942 * MIB, { 0, 85e6, 11.4e9, 50e9 } },
+    { "pi-5-nvme", "Raspberry Pi 5, 8 GB, NVMe", 7942 * MIB, { 0, 416e6, 11.4e9, 50e9 } },
     { "licheerv", "LicheeRV, 512 MB", 496 * MIB, { 0, 20e6, 1.0e9, 0.7e9 } },
-    { "licheerv-nano", "LicheeRV Nano, 256 MB", 240 * MIB, { 0, 20e6, 1.0e9, 0.7e9 } },
+    { "licheerv-nano", "LicheeRV Nano, 256 MB", 240 * MIB, { 0, 10.7e6, 1.0e9, 0.7e9 } },
 };
 
 const struct fit_device *fit_device_at(size_t index)

@@ -18,6 +18,7 @@
 #include "kernels/stream_plan.h"
 
 #define MARGIN_BYTES (12u << 20)
+#define KEEP_SHARE 4u /* of the margin is to stay free; the rest is being used */
 #define SLOTS_MIN 4u
 #define SLOTS_MAX 32u
 
@@ -96,7 +97,9 @@ enum rc residency_open(struct residency *out, const struct residency_options *o,
         out->weight_bytes += gguf_file_bytes(g, i);
     struct residency_split split;
     residency_split(&split, n, out->weight_bytes, STREAM_EXTENT_BYTES);
+    out->keep_bytes = split.margin_bytes / KEEP_SHARE;
     if (!o->no_mmap && split.fits) {
+        out->keep_bytes += out->weight_bytes;
         settle_mapping(o, g);
         return RC_OK;
     }
@@ -122,6 +125,11 @@ void residency_close(struct residency *r)
 {
     stream_close(r->stream);
     r->stream = NULL;
+}
+
+struct stream_stats residency_stats(const struct residency *r)
+{
+    return r->stream != NULL ? stream_stats(r->stream) : (struct stream_stats){ .mode = "mapped" };
 }
 
 void residency_print(const struct residency *r, const struct residency_options *o)

@@ -33,6 +33,7 @@ struct residency_needs {
 struct residency {
     struct stream *stream; /* NULL: mapped */
     uint64_t weight_bytes; /* of the file */
+    uint64_t keep_bytes;   /* fewer than these available: weights are about to be evicted */
 };
 
 /* What is left for weights. */
@@ -53,6 +54,9 @@ enum rc residency_open(struct residency *out, const struct residency_options *o,
                        const struct residency_needs *n, const struct model *m, const struct gguf *g,
                        struct fault *fault) ATTR_MUST_USE;
 void residency_close(struct residency *r);
+
+/* residency_stats - any thread; mode "mapped" and zeroes where nothing is streamed. */
+struct stream_stats residency_stats(const struct residency *r);
 
 /* residency_print - the start line, on stderr. residency_report - what was read until now. */
 void residency_print(const struct residency *r, const struct residency_options *o);

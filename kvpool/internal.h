@@ -62,6 +62,7 @@ struct block {
     bool holds_parent;    /* was read from the store: a pin on its parent, as long as it is used */
     bool owed;            /* a preempted sequence would miss it */
     bool tidied;          /* store_tidy need not look at it again */
+    bool given_back;      /* free, and its memory is the system's */
     bool indexed;         /* found by its tokens: all 32 are known, though maybe not yet computed */
     uint32_t audit_table; /* scratch of the audit: last table seen with it */
 };

@@ -258,6 +258,21 @@ void pool_free_block(struct kvpool *p, uint32_t index)
     p->free_stack[p->free_stacked++] = index;
 }
 
+uint32_t kvpool_relieve(struct kvpool *p)
+{
+    must(p->magic == KVPOOL_MAGIC);
+    uint32_t free = kvpool_free_count(p), may_go = kvpool_available_count(p) - free;
+    (void)evict_ensure(p, free + (may_go + 1) / 2); /* as many as possible */
+    for (uint32_t i = 0; i < p->free_stacked && p->base != NULL; i++) {
+        struct block *b = &p->blocks[p->free_stack[i]];
+        if (!b->given_back)
+            (void)madvise(p->base + (size_t)p->free_stack[i] * p->block_bytes, p->block_bytes,
+                          MADV_DONTNEED);
+        b->given_back = true;
+    }
+    return kvpool_free_count(p) - free;
+}
+
 uint32_t kvpool_ref_count(const struct kvpool *p, struct block_id id)
 {
     must(id.index < p->block_count);

@@ -41,6 +41,11 @@ uint32_t kvpool_available_count(const struct kvpool *p); /* free, or cached and 
  * first. */
 void kvpool_keep_cached(struct kvpool *p, bool keep);
 
+/* kvpool_relieve - memory is short: half of the cached blocks that may go are evicted, and the
+ * memory of all free ones goes back to the system until they are taken again. Returns how many
+ * were evicted. */
+uint32_t kvpool_relieve(struct kvpool *p);
+
 /* kvpool_seed / kvpool_set_seed - of the hashes, drawn at open so that nobody can prepare texts
  * that meet; set only to do again what another pool did, before the first block is taken. */
 uint64_t kvpool_seed(const struct kvpool *p);

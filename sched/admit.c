@@ -77,10 +77,23 @@ static bool room_for_first(struct sched *s)
     return false;
 }
 
+/* Whether one more may run, as far as places go. */
+static bool has_place(const struct sched *s)
+{
+    uint32_t count = s->running_count, calm = s->config.rows_calm;
+    if (calm == 0 || count < calm || count >= s->config.rows_max)
+        return count < s->config.rows_max;
+    uint64_t pairs = 0;
+    for (uint32_t i = 0; i < count; i++)
+        pairs += s->running[i]->seq.known;
+    uint64_t us = cost_us(&s->cost, count + 1, pairs + pairs / count);
+    return us > 0 && us <= s->read_us;
+}
+
 void admit_waiting(struct sched *s)
 {
     struct request *r;
-    while (s->running_count < s->config.rows_max && (r = fair_pick(s)) != NULL)
+    while (has_place(s) && (r = fair_pick(s)) != NULL)
         if (!admit_one(s, r) && !room_for_first(s))
             break;
 }
@@ -142,7 +155,7 @@ void admit_yield(struct sched *s)
     bool less = s->fair.tenants[r->seq.tenant].running < fair_part(s);
     if (!worse && !less)
         return;
-    bool full = s->running_count == s->config.rows_max;
+    bool full = !has_place(s);
     uint64_t need = kv_blocks_for(r->seq.known);
     if (!full && !still_blocked(s, r)) {
         struct prefix_view view = sequence_view(r);

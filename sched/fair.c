@@ -250,7 +250,10 @@ uint32_t fair_part(const struct sched *s)
     uint32_t tenants = 0;
     for (uint32_t i = 0; i < s->fair.tenant_count; i++)
         tenants += live_of(&s->fair.tenants[i]) > 0;
-    uint32_t part = tenants > 0 ? s->config.rows_max / tenants : s->config.rows_max;
+    uint32_t places = s->config.rows_calm > 0 ? s->config.rows_calm : s->config.rows_max;
+    if (places < s->running_count)
+        places = s->running_count;
+    uint32_t part = tenants > 0 ? places / tenants : places;
     return part > 0 ? part : 1;
 }
 

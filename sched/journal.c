@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* journal - one step in the file:
  *
- *   T now  (R request | C order)*  S  (t now | O rc | E ends)*  P hash ... tokens  T now
+ *   T now  (R request | C order)*  [G]  S  (t now | O rc | E ends)*  P hash ... tokens  T now
  *
  * The inbox stands before S, so that a replay can fill its own before it takes the step. All is
  * written before the step is planned: what a crash leaves behind ends with the step that crashed.
@@ -75,6 +75,7 @@ static const struct field store_fields[] = {
 static const struct field sched_fields[] = {
     FIELD(struct journal_sched, config.ctx_tokens),
     FIELD(struct journal_sched, config.rows_max),
+    FIELD(struct journal_sched, config.rows_calm),
     FIELD(struct journal_sched, config.chunk_tokens),
     FIELD(struct journal_sched, config.step_prefill_tokens),
     FIELD(struct journal_sched, config.itl_us),
@@ -582,6 +583,12 @@ void journal_note_cancel(struct journal *j, uint64_t order)
         return;
     put_kind(j, JOURNAL_CANCEL);
     put(j, order);
+}
+
+void journal_note_relief(struct journal *j)
+{
+    if (!j->playing)
+        put_kind(j, JOURNAL_RELIEF);
 }
 
 void journal_note_step(struct journal *j)

@@ -28,6 +28,7 @@ enum journal_kind {
     JOURNAL_SCHED = 'c',
     JOURNAL_REQUEST = 'R',
     JOURNAL_CANCEL = 'C',
+    JOURNAL_RELIEF = 'G', /* memory was short */
     JOURNAL_TIME = 'T',
     JOURNAL_STORE_TIME = 't',
     JOURNAL_STEP = 'S',
@@ -70,6 +71,7 @@ void journal_store(struct journal *j, struct store_config *config);
 void journal_note_request(struct journal *j, const struct request_params *p, uint64_t arrival_us,
                           uint64_t salt, bool cancelled);
 void journal_note_cancel(struct journal *j, uint64_t order);
+void journal_note_relief(struct journal *j);
 void journal_note_step(struct journal *j);
 
 /* For the replay: what comes next, and its parts. A journal that ends in the middle of an entry

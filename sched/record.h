@@ -107,7 +107,7 @@ struct counters {
     _Atomic uint64_t steps, rows, prefill_tokens, decode_tokens;
     _Atomic uint64_t submitted, refused, finished, cancelled, failed, expired;
     _Atomic uint64_t preemptions, engine_us, plan_us;
-    _Atomic uint64_t cached_tokens, io_waits;
+    _Atomic uint64_t cached_tokens, io_waits, relieved_blocks;
     _Atomic uint32_t running, waiting, blocks_free, blocks_cached, step_us, free_rows;
 };
 
@@ -161,6 +161,7 @@ struct sched {
     struct ring *inbox;  /* new requests and cancel notices; any thread -> scheduler */
     struct ring *events; /* requests with news; scheduler -> consumer */
     atomic_bool stop;
+    atomic_bool relieve; /* sched_relieve was called */
     struct counters counters;
     _Atomic uint64_t salt_next;    /* without a prefix cache each request has its own */
     pthread_mutex_t registry_lock; /* never held on the step path */

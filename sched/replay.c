@@ -175,6 +175,10 @@ static enum rc play(struct player *p, struct replay *out, uint32_t audit_steps, 
         case JOURNAL_CANCEL:
             cancel(p, out);
             break;
+        case JOURNAL_RELIEF:
+            (void)journal_take_value(p->journal); /* the letter */
+            sched_relieve(p->sched);
+            break;
         case JOURNAL_STEP:
             take_step(p, out, audit_steps);
             break;

@@ -223,6 +223,17 @@ static void take_new(struct sched *s, struct request *r, bool cancelled)
     r->seq.order = s->order_next++;
 }
 
+/* What others do not compute again from is worth less than weights that every step reads. */
+static void give_back(struct sched *s)
+{
+    if (!atomic_load_explicit(&s->relieve, memory_order_relaxed) ||
+        !atomic_exchange_explicit(&s->relieve, false, memory_order_acquire))
+        return;
+    if (s->config.journal != NULL)
+        journal_note_relief(s->config.journal);
+    count_up(&s->counters.relieved_blocks, kvpool_relieve(s->pool));
+}
+
 /* New requests and cancel notices, in the order they came. */
 static void drain_inbox(struct sched *s)
 {
@@ -240,6 +251,7 @@ static void drain_inbox(struct sched *s)
         if (notice)
             request_drop(r);
     }
+    give_back(s);
     if (s->config.journal != NULL)
         journal_note_step(s->config.journal);
 }
@@ -315,6 +327,12 @@ void sched_run(struct sched *s)
     while (!atomic_load_explicit(&s->stop, memory_order_acquire))
         if (!sched_step(s))
             ring_wait(s->inbox, IDLE_WAIT_US);
+}
+
+void sched_relieve(struct sched *s)
+{
+    atomic_store_explicit(&s->relieve, true, memory_order_release);
+    ring_wake(s->inbox);
 }
 
 void sched_stop(struct sched *s)

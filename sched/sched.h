@@ -21,6 +21,9 @@ struct journal;
 struct sched_config {
     uint32_t ctx_tokens;          /* -c: tokens a request may have, prompt and output */
     uint32_t rows_max;            /* --max-rows: sequences that run at once */
+    /* More than so many only while weights are read from disk as a step computes, and computing
+     * for one more takes no longer than that (executor_pace); 0 = rows_max */
+    uint32_t rows_calm;
     uint32_t chunk_tokens;        /* --chunk: prefill tokens a sequence may get in a step */
     uint32_t step_prefill_tokens; /* prefill tokens of all sequences in a step; 0 = chunk_tokens */
     uint32_t itl_us;       /* --itl-ms: while tokens stream, prompts get what lets a step end in
@@ -46,6 +49,7 @@ struct sched_stats {
     uint64_t steps, rows, prefill_tokens, decode_tokens;
     uint64_t submitted, refused, finished, cancelled, failed, expired, preemptions;
     uint64_t cached_tokens; /* prompt tokens taken from the prefix cache */
+    uint64_t relieved_blocks; /* cached blocks given back because memory was short */
     uint64_t io_waits;      /* rows put off until the store had moved a block */
     uint64_t engine_us;     /* all steps, failed ones included */
     uint64_t plan_us;       /* what planning them took beside that */
@@ -84,6 +88,10 @@ bool sched_step(struct sched *s);
  * thread, signal safe. */
 void sched_run(struct sched *s);
 void sched_stop(struct sched *s);
+
+/* sched_relieve - memory is short: at the next step boundary a part of the cached blocks is given
+ * back (kvpool_relieve). Any thread. */
+void sched_relieve(struct sched *s);
 
 /* sched_next_event - a request that has new tokens or its terminal state; NULL after timeout_us
  * without one. A request is in the event queue at most once: read everything it has. */

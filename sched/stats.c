@@ -30,7 +30,8 @@ struct sched_stats sched_stats_get(const struct sched *s)
         READ(io_waits),       READ(running),
         READ(waiting),        READ(blocks_free),
         READ(step_us),        READ(free_rows),
-        READ(blocks_cached),  .blocks_total = kvpool_block_count(s->pool),
+        READ(blocks_cached),  READ(relieved_blocks),
+        .blocks_total = kvpool_block_count(s->pool),
     };
 #undef READ
 }

@@ -147,8 +147,18 @@ void completion_fail(struct completion *c, enum rc rc)
     if (c->failed)
         return;
     c->failed = true;
-    api_error_set(&c->error, 500, "server_error", NULL, "the model run failed: %s", rc_text(rc));
+    if (rc == RC_CORRUPT)
+        completion_say_lost(&c->error);
+    else
+        api_error_set(&c->error, 500, "server_error", NULL, "the model run failed: %s",
+                      rc_text(rc));
     completion_cancel(c);
+}
+
+void completion_say_lost(struct api_error *error)
+{
+    api_error_set(error, 503, "model_lost", NULL,
+                  "bytes of the model file are gone: put it back whole, and start again");
 }
 
 bool completion_take(struct completion *c)

@@ -51,6 +51,9 @@ void completion_cancel(struct completion *c);
 /* completion_fail - what has nothing to do with the requests went wrong: the rest is cancelled. */
 void completion_fail(struct completion *c, enum rc rc);
 
+/* completion_say_lost - what every request is told once bytes of the model are gone: a 503. */
+void completion_say_lost(struct api_error *error);
+
 /* completion_body - the answer as a new reference; NULL without memory. id is the answer's id. */
 json_t *completion_body(const struct completion *c, const char *id, int64_t created);
 

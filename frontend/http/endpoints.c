@@ -13,13 +13,16 @@ void endpoint_health(struct conn *c)
 {
     const struct server *s = c->server;
     struct api_error error;
-    if (s->ready && !s->draining) {
+    bool loading = !s->ready, lost = server_model_lost(s);
+    if (!loading && !s->draining && !lost) {
         reply_json(c, 200, json_pack("{s:s}", "status", "ok"));
         return;
     }
-    bool loading = !s->ready;
-    api_error_set(&error, 503, loading ? "loading" : "draining", NULL, "%s",
-                  loading ? "the model is being loaded" : "the server is shutting down");
+    if (lost)
+        completion_say_lost(&error);
+    else
+        api_error_set(&error, 503, loading ? "loading" : "draining", NULL, "%s",
+                      loading ? "the model is being loaded" : "the server is shutting down");
     reply_error(c, NULL, &error);
 }
 
@@ -75,8 +78,12 @@ void endpoint_metrics(struct conn *c)
                                  .connections = s->conn_count,
                                  .calls = s->call_count,
                                  .uptime_us = server_now_us(s) - s->started_us };
-    if (s->ready)
+    if (s->ready) {
         view.sched = sched_stats_get(s->context.engine->sched);
+        view.weights = residency_stats(&s->context.engine->weights);
+        view.model_lost = server_model_lost(s);
+        view.memory = pressure_stats(s->context.engine->pressure);
+    }
     struct reply r = { .status = 200, .type = "text/plain; version=0.0.4; charset=utf-8" };
     if (metrics_write(&s->metrics, &view, &page) != RC_OK)
         r.status = 500;

@@ -148,6 +148,11 @@ static void put_engine(struct page *p, const struct metrics *m, const struct met
     put_number(p, "quire_kv_blocks_free", "gauge", "Blocks that hold nothing.", s->blocks_free);
     put_number(p, "quire_kv_blocks_cached", "gauge", "Blocks kept for later prompts.",
                s->blocks_cached);
+    put_number(p, "quire_kv_blocks_relieved_total", "counter",
+               "Cached blocks given back because memory was short.", (double)s->relieved_blocks);
+    put_number(p, "quire_memory_short_looks_total", "counter",
+               "Times that memory was looked at, twice a second, and was short.",
+               (double)v->memory.short_looks);
     put_number(p, "quire_steps_total", "counter", "Steps of the scheduler.", (double)s->steps);
     put_number(p, "quire_rows_total", "counter", "Rows of all steps.", (double)s->rows);
     put_number(p, "quire_prefill_tokens_total", "counter", "Prompt tokens computed.",
@@ -169,6 +174,32 @@ static void put_engine(struct page *p, const struct metrics *m, const struct met
     put_number(p, "quire_slow_readers_dropped_total", "counter",
                "Connections closed because they did not read.", (double)m->dropped_slow);
     put_number(p, "quire_uptime_seconds", "gauge", "Since the start.", (double)v->uptime_us / 1e6);
+}
+
+/* How weights come into memory. A mapped file is read by the system: nothing is counted then. */
+static void put_weights(struct page *p, const struct metrics_view *v)
+{
+    const struct stream_stats *w = &v->weights;
+    if (w->mode == NULL)
+        return;
+    put(p,
+        "# HELP quire_weights_info The way of reading weights that is in use.\n"
+        "# TYPE quire_weights_info gauge\nquire_weights_info{read_mode=\"%s\"} 1\n",
+        w->mode);
+    put_number(p, "quire_weights_read_fallbacks", "gauge",
+               "Better ways of reading that the system refused.", w->fallbacks);
+    put_number(p, "quire_weights_pinned_bytes", "gauge", "Weights that are kept in memory.",
+               (double)w->pinned_bytes);
+    put_number(p, "quire_weights_streamed_bytes", "gauge", "Weights that a step reads.",
+               (double)w->streamed_bytes);
+    put_number(p, "quire_weights_read_bytes_total", "counter", "Bytes of weights read.",
+               (double)w->read_bytes);
+    put_number(p, "quire_weights_ring_reads_total", "counter", "Reads through io_uring.",
+               (double)w->ring_reads);
+    put_number(p, "quire_weights_dropped_reads_total", "counter",
+               "Reads that ended when nobody wanted them any more.", (double)w->dropped_reads);
+    put_number(p, "quire_model_lost", "gauge", "Whether bytes of the model file are gone for good.",
+               v->model_lost);
 }
 
 static void put_labelled(struct page *p, const struct metrics *m, const struct metrics_view *v)
@@ -207,6 +238,7 @@ enum rc metrics_write(const struct metrics *m, const struct metrics_view *view, 
     snprintf(label, sizeof label, "model_name=\"%s\"", view->model);
     put_requests(&p, m, view);
     put_engine(&p, m, view);
+    put_weights(&p, view);
     put_labelled(&p, m, view);
     for (size_t i = 0; i < METRICS_HISTOGRAM_COUNT; i++) {
         put_histogram(&p, &m->histograms[i], i, histogram_rows[i].own, "");

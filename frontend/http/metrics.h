@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #include "core/detok.h"
+#include "core/stream.h"
+#include "frontend/pressure.h"
 #include "sched/sched.h"
 
 #define METRICS_BUCKETS_MAX 20u
@@ -51,6 +53,9 @@ struct metrics {
 struct metrics_view {
     const char *model;
     struct sched_stats sched; /* zero while loading */
+    struct stream_stats weights; /* mode NULL while loading */
+    bool model_lost;
+    struct pressure_stats memory;
     uint32_t connections, calls;
     uint64_t uptime_us;
 };

@@ -196,10 +196,16 @@ static void refuse_method(struct conn *c, bool post)
     reply_json(c, 405, body);
 }
 
-/* 503 before the model is there and after it is going. */
+/* 503 before the model is there and after it is going, or gone: then nothing is computed. */
 static bool check_ready(struct conn *c, const struct route *route)
 {
     const struct server *s = c->server;
+    if (route->post && server_model_lost(s)) {
+        struct api_error error;
+        completion_say_lost(&error);
+        reply_error(c, route->dialect, &error);
+        return false;
+    }
     if (s->ready || route->early)
         return true;
     refuse(c, 503, "loading", "the model is being loaded");

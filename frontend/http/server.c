@@ -501,6 +501,11 @@ const char *server_model_name(const struct server *s)
     return s->ready ? s->context.engine->name : "";
 }
 
+bool server_model_lost(const struct server *s)
+{
+    return s->ready && exec_cpu_lost(s->context.engine->exec);
+}
+
 const char *server_url(const struct server *s)
 {
     return s->url;

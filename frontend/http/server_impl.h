@@ -119,6 +119,7 @@ static inline uint64_t server_now_us(const struct server *s)
 void server_conn_close(struct conn *c); /* safe at any time; freed at the end of the round */
 void server_conn_next(struct conn *c);  /* a reply has ended: the next request, if it is there */
 const char *server_model_name(const struct server *s);
+bool server_model_lost(const struct server *s); /* bytes of its file are gone for good */
 
 /* routes.c */
 void routes_take_head(struct conn *c, const struct http_head *head); /* answered, or CONN_BODY */

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import time
 
+from serving import Reply, Server, post
 from tap import ENV, QUIRE, check, equal, main, middle, path, start, tiny, write
 
 U32, F32, STRING, ARRAY = 4, 6, 8, 9
@@ -118,7 +119,7 @@ def cut_while_running(whole, tokens, *flags):
     err = p.communicate(timeout=60)[1]
     equal(p.returncode, 3, err[-300:])
     equal(err.count(b"cut short"), 1, err[-300:])
-    check(b"broken file" in err.splitlines()[-1], err[-300:])
+    check(b"bytes of the model file are gone" in err.splitlines()[-1], err[-300:])
 
 
 def test_cut_short_while_in_use():
@@ -149,6 +150,53 @@ def test_cut_short_in_a_batch():
     rows = [json.loads(line) for line in open(path("out.jsonl"))]
     equal(sorted(int(r["custom_id"]) for r in rows), list(range(12)))
     check(all(r["error"] or r["response"]["status_code"] >= 500 for r in rows), rows[:2])
+
+
+def cut_while_served(whole, tokens, *flags):
+    """Each request in flight ends with one error, later ones with 503; the process stays and says
+    why."""
+    model = path("served.gguf")
+    shutil.copy(whole, model)
+    body = {"prompt": "abc", "max_tokens": tokens - 100, "ignore_eos": True}
+    with Server("-c", tokens, "--kv-tokens", 4 * tokens, *flags, model=model) as s:
+        equal(s.get("/health").status, 200)
+        equal(s.metrics()["quire_model_lost"], 0)
+        streams = []
+        for _ in range(2):
+            c = s.connect()
+            c.sendall(post("/v1/completions", {**body, "stream": True}))
+            streams.append(Reply(c.makefile("rb"), body=False))
+            equal(streams[-1].status, 200)
+        check(all(next(r.pieces()) for r in streams))
+        whole_answer = s.connect()
+        whole_answer.sendall(post("/v1/completions", body))
+        check(any(s.metrics()["quire_requests_running"] == 3 for _ in range(1000)))
+        os.truncate(model, 4096)
+        for r in streams:
+            frames = b"".join(r.pieces()).split(b"\n\n")
+            errors = [f for f in frames if b'"error"' in f]
+            equal(len(errors), 1, frames[-3:])
+            check(b'"model_lost"' in errors[0], errors[0])
+        r = Reply(whole_answer.makefile("rb"))
+        equal((r.status, r.error["code"]), (503, "model_lost"))
+        for path_ in ["/v1/completions", "/v1/chat/completions", "/v1/messages"]:
+            r = s.post(path_, body)
+            equal(r.status, 503, r.text)
+            check("are gone" in r.error["message"], r.text)
+        r = s.get("/health")
+        equal((r.status, r.error["code"]), (503, "model_lost"))
+        equal(s.metrics()["quire_model_lost"], 1)
+        equal(s.get("/v1/models").status, 200)
+        equal(s.process.poll(), None)
+    check(any("cut short" in line for line in s.log), s.log)
+
+
+def test_cut_short_while_served():
+    cut_while_served(tiny(), 20000)
+
+
+def test_cut_short_while_served_and_streamed():
+    cut_while_served(middle(), 1000, "--mem", "60M", "-np", 4)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ LIMIT_S = 60
 class Server:
     """quire serve on a free port. log: the lines of stderr so far."""
 
-    def __init__(self, *flags, model=None, ready=True):
+    def __init__(self, *flags, model=None, ready=True, preexec_fn=None):
         self.log = []
         self.address = None
         self.process = start("serve", "-m", model or tiny(), "--port", 0, "-c", 256, *flags,
-                             stderr=subprocess.PIPE, text=True)
+                             stderr=subprocess.PIPE, text=True, preexec_fn=preexec_fn)
         self.is_ready = threading.Event()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

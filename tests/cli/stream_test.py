@@ -13,7 +13,10 @@ import re
 import resource
 import struct
 import subprocess
+import sys
+import time
 
+from serving import Server
 from tap import ENV, QUIRE, Skip, check, equal, main, middle, path, quire, write
 
 TIGHT = ["--mem", "40M", "-c", 256, "-np", 2]
@@ -176,7 +179,7 @@ def test_bench_says_what_is_read():
         if "io_uring" in r["read_mode"]:
             check(r["ring_reads"] > 0)
     if has_ring():
-        equal({r["read_mode"] for r in rows}, {"io_uring, direct"})
+        equal({(r["read_mode"], r["read_fallbacks"]) for r in rows}, {("io_uring, direct", 0)})
     equal({r["read_mode"] for r in bench()}, {"mapped"})
 
 
@@ -243,6 +246,11 @@ class Group:
                             return int(line.split()[1])
         return 0
 
+    def anonymous(self):
+        with open(os.path.join(self.dir, "memory.stat")) as f:
+            rows = dict(line.split() for line in f)
+        return int(rows.get("total_rss") or rows["anon"])
+
     def close(self):
         os.rmdir(self.dir)
 
@@ -276,6 +284,84 @@ def test_eight_requests_under_a_control_group():
     equal(kills, 0)
     check("under the cgroup limit of 40 MiB" in said, said)
     check("read in every step" in said, said)
+
+
+def fill_cache(server):
+    """One request after the other: what they computed stays cached."""
+    for i in range(4):
+        r = server.post("/v1/completions", {"prompt": "%d abc" % i * 20, "max_tokens": 40,
+                                            "temperature": 0, "ignore_eos": True})
+        equal(r.status, 200, r.text)
+    cached = server.metrics()["quire_kv_blocks_cached"]
+    check(cached > 4, cached)
+
+
+def until_given_back(server, again=lambda: None):
+    for _ in range(600):
+        again()
+        m = server.metrics()
+        if m["quire_kv_blocks_cached"] == 0:
+            break
+        time.sleep(0.1)
+    equal(m["quire_kv_blocks_cached"], 0)
+    check(m["quire_kv_blocks_relieved_total"] > 4 and m["quire_memory_short_looks_total"] > 0, m)
+
+
+def test_stalls_for_memory_give_cached_blocks_back():
+    total = [0]
+
+    def stall():
+        total[0] += 10**9
+        write("stalls", "some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n" % total[0])
+    stall()
+    with Server("--pressure", path("stalls")) as s:
+        fill_cache(s)
+        until_given_back(s, stall)
+        fill_cache(s)
+    quire("run", "-m", middle(), "-p", "x", "-n", 1, "--pressure", path("none"), status=1)
+
+
+def test_a_neighbour_takes_the_memory_of_the_group():
+    """What others in the group take is seen before weights of a mapped file are evicted."""
+    limit = 200 << 20
+    group = Group(limit)
+    try:
+        with Server("--kv-tokens", 2048, model=middle(), preexec_fn=group.enter) as s:
+            fill_cache(s)
+            size = limit - group.anonymous() - (40 << 20)
+            hog = subprocess.Popen([sys.executable, "-c",
+                                    "b = bytearray(%d); b[::4096] = b'x' * len(b[::4096]); input()"
+                                    % size], stdin=subprocess.PIPE, preexec_fn=group.enter)
+            try:
+                until_given_back(s)
+            finally:
+                hog.communicate(b"\n")
+            equal(hog.returncode, 0)
+            equal(s.post("/v1/completions", {"prompt": "x", "max_tokens": 2}).status, 200)
+        equal(group.kills(), 0)
+    finally:
+        group.close()
+
+
+def test_metrics_say_how_weights_are_read():
+    with Server("--mem", "48M", "-np", 2, "-c", 256, model=middle()) as s:
+        equal(s.post("/v1/completions", {"prompt": "x", "max_tokens": 3}).status, 200)
+        m = s.metrics()
+        mode = [n for n in m if n.startswith("quire_weights_info")][0]
+        check(m["quire_weights_pinned_bytes"] > 0 and m["quire_weights_streamed_bytes"] > 0, m)
+        check(m["quire_weights_read_bytes_total"] >= m["quire_weights_streamed_bytes"], m)
+        if has_ring():
+            equal(mode, 'quire_weights_info{read_mode="io_uring, direct"}')
+            equal(m["quire_weights_read_fallbacks"], 0)
+            check(m["quire_weights_ring_reads_total"] > 0, m)
+    with Server("--mem", "48M", "-np", 2, "-c", 256, model=middle(),
+                preexec_fn=refuse("io_uring_setup", errno.EPERM)) as s:
+        m = s.metrics()
+        equal(m['quire_weights_info{read_mode="threads, direct"}'], 1)
+        equal(m["quire_weights_read_fallbacks"], 1)
+        equal(m["quire_weights_ring_reads_total"], 0)
+    with Server() as s:
+        equal(s.metrics()['quire_weights_info{read_mode="mapped"}'], 1)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@
 
 /* steps on end in which the store is waited for: all blocks out and in is less */
 #define WAITS_MAX 20000u
+#define RELIEF_TICKS 13u /* in a quarter of the worlds memory is short so often */
 #define SHRINK_RUNS 500u
 
 /* Tokens of all that run: what has to be computed, at a row a step, before each of them has
@@ -176,6 +177,8 @@ static bool live_step(struct world *w)
         return false;
     w->symbolic.fail_next = fails;
     w->failures += fails;
+    if (o->seed % 4 == 0 && w->tick % RELIEF_TICKS == RELIEF_TICKS - 1)
+        sched_relieve(w->sched);
     uint32_t decoding = o->fixed ? 0 : note_decoding(w);
     if (!step_once(w, &worked))
         return false;

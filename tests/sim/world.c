@@ -114,6 +114,8 @@ static void draw_sizes(struct world *w, struct executor_limits *limits)
         .chaos_preempt_steps = world_chance(w, 200) ? world_draw(w, 1, 30) : 0,
         .chaos_alloc = world_chance(w, 150) ? world_draw(w, 1, 30) : 0,
     };
+    if (w->options->seed % 5 == 0) /* nothing is read from disk here: no more than these run */
+        w->config.rows_calm = 1 + (uint32_t)(w->options->seed % w->config.rows_max);
 }
 
 /* A disk that is slow, bad or worn out, as it comes. */

@@ -9,6 +9,7 @@
 #include "core/mem.h"
 #include "frontend/budget.h"
 #include "frontend/input.h"
+#include "frontend/pressure.h"
 
 static char root[] = "/tmp/quire-budget-XXXXXX";
 static char made[32][200];
@@ -109,6 +110,88 @@ static void test_budget_trees(void **state)
     check(UINT64_MAX >> 20, "limit unknown");
 }
 
+#define STALLS(total) "some avg10=1.00 avg60=0.00 avg300=0.00 total=" total "\nfull total=9\n"
+
+static struct pressure_watch watch(const char *file, uint64_t keep_mib)
+{
+    struct pressure_watch w;
+    struct pressure_config c = { .root = root, .file = file, .keep_bytes = keep_mib << 20 };
+    assert_int_equal(pressure_watch_open(&w, &c, 1000000, NULL), RC_OK);
+    return w;
+}
+
+/* A tenth of the time spent waiting is pressure; before any look, time counts from the opening. */
+static void test_pressure_by_stalls(void **state)
+{
+    (void)state;
+    put("proc/pressure/memory", STALLS("500000"));
+    struct pressure_watch w = watch(NULL, 0);
+    assert_false(pressure_watch_look(&w, 1500000));
+    put("proc/pressure/memory", STALLS("549999"));
+    assert_false(pressure_watch_look(&w, 2000000));
+    put("proc/pressure/memory", STALLS("599999"));
+    assert_true(pressure_watch_look(&w, 2500000));
+    assert_false(pressure_watch_look(&w, 3000000));
+    put("proc/pressure/memory", "some total=x\n"); /* unreadable: nothing new */
+    assert_false(pressure_watch_look(&w, 3500000));
+    put("proc/pressure/memory", STALLS("1")); /* counts from the start again */
+    assert_false(pressure_watch_look(&w, 4000000));
+    clear();
+    assert_false(pressure_watch_look(&w, 4500000));
+    struct pressure_watch none = watch(NULL, 0);
+    assert_int_equal(none.path[0], 0);
+    assert_false(pressure_watch_look(&none, 4500000));
+}
+
+static void test_pressure_of_the_own_group_comes_first(void **state)
+{
+    (void)state;
+    put("proc/pressure/memory", STALLS("0"));
+    put("proc/self/cgroup", "4:memory:/x\n0::/a/b\n");
+    put("sys/fs/cgroup/a/b/memory.pressure", STALLS("10"));
+    struct pressure_watch w = watch(NULL, 0);
+    put("sys/fs/cgroup/a/b/memory.pressure", STALLS("400010"));
+    assert_true(pressure_watch_look(&w, 1500000));
+    put("proc/pressure/memory", STALLS("900000"));
+    assert_false(pressure_watch_look(&w, 2000000));
+    clear();
+}
+
+static void test_pressure_by_what_is_available(void **state)
+{
+    (void)state;
+    put("proc/meminfo", "MemAvailable: 102400 kB\n");
+    struct pressure_watch w = watch(NULL, 100);
+    assert_false(pressure_watch_look(&w, 1500000));
+    put("proc/meminfo", "MemAvailable: 102396 kB\n");
+    assert_true(pressure_watch_look(&w, 2000000));
+    put("proc/self/status", "RssAnon: 51200 kB\n"); /* of --mem 60M ten are left */
+    w = watch(NULL, 11);
+    assert_false(pressure_watch_look(&w, 2500000));
+    w.config.mem_bytes = 60u << 20;
+    assert_true(pressure_watch_look(&w, 3000000));
+    clear();
+}
+
+static void test_pressure_file_by_name(void **state)
+{
+    (void)state;
+    struct pressure_watch w;
+    struct fault f;
+    char path[200];
+    snprintf(path, sizeof path, "%s/stalls", root);
+    put("stalls", "full total=1\n");
+    struct pressure_config c = { .root = root, .file = path };
+    assert_int_equal(pressure_watch_open(&w, &c, 0, &f), RC_IO);
+    assert_non_null(strstr(f.text, "--pressure"));
+    put("stalls", STALLS("1"));
+    assert_int_equal(pressure_watch_open(&w, &c, 0, &f), RC_OK);
+    put("stalls", STALLS("100001"));
+    assert_true(pressure_watch_look(&w, 1000000));
+    clear();
+    assert_int_equal(pressure_watch_open(&w, &c, 0, &f), RC_IO);
+}
+
 static void check_ids(const char *list, int count, const char *complaint)
 {
     struct fault fault;
@@ -145,6 +228,10 @@ static void test_input_ids(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pressure_by_stalls),
+        cmocka_unit_test(test_pressure_of_the_own_group_comes_first),
+        cmocka_unit_test(test_pressure_by_what_is_available),
+        cmocka_unit_test(test_pressure_file_by_name),
         cmocka_unit_test(test_budget_trees),
         cmocka_unit_test(test_input_ids),
     };

@@ -100,6 +100,43 @@ static void test_fit_devices(void **state)
     }
 }
 
+static struct fit_result on_board(const char *name, uint32_t users)
+{
+    struct fit_input in = anchor();
+    struct fit_result r;
+    const struct fit_device *d = fit_device(name);
+    in.machine = d->machine;
+    in.machine.available_bytes = d->ram_bytes - fit_system_bytes(d->ram_bytes);
+    in.users = users;
+    fit_compute(&r, &in);
+    return r;
+}
+
+/* Worked by hand from the figures in docs/MEMORY.md. */
+static void test_fit_worked_boards(void **state)
+{
+    (void)state;
+    /* 240 MiB, of which the system keeps 40. Of 200: KV 44, scratch 10, margin 12 + 200 / 64,
+     * 11 buffers of 1 + 1 / 16; so 119.1875 stay for weights, and 493,772,848 bytes of 618,750,000
+     * come from a card of 10.7 MB/s. */
+    struct fit_result r = on_board("licheerv-nano", 1);
+    assert_int_equal(r.verdict, FIT_STREAMED);
+    assert_int_equal(r.slot_bytes, 11 * (MIB + MIB / 16));
+    assert_int_equal(r.pinned_bytes, 119 * MIB + MIB * 3 / 16);
+    assert_int_equal(r.streamed_bytes, 493772848);
+    assert_true(fabs(r.step_s - 493772848 / 10.7e6) < 1e-6);
+    assert_string_equal(r.bound, "disk");
+    /* All of it from memory at 11.4 GB/s, half of a context of 22 KiB a token beside it. */
+    r = on_board("pi-5", 1);
+    assert_int_equal(r.verdict, FIT_WHOLE);
+    assert_true(fabs(r.tokens_s - 11.4e9 / (618750000 + 1024 * 22528.0)) < 1e-9);
+    assert_string_equal(r.bound, "memory");
+    /* With 8 users products take longest: 1.1e9 of each, 50e9 a second. */
+    r = on_board("pi-5-nvme", 8);
+    assert_true(fabs(r.tokens_s - 50e9 / 1.1e9) < 1e-9);
+    assert_string_equal(r.bound, "arithmetic");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +144,7 @@ int main(void)
         cmocka_unit_test(test_fit_streams),
         cmocka_unit_test(test_fit_boundaries),
         cmocka_unit_test(test_fit_devices),
+        cmocka_unit_test(test_fit_worked_boards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

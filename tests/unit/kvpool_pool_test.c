@@ -2,6 +2,7 @@
 /* Tests of kvpool/pool, kvpool/table and kvpool/audit. */
 #include "tests/unit/test.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/mem.h"
@@ -44,6 +45,46 @@ static void test_pool_memory_is_whole_pages_and_upward(void **state)
         assert_int_equal(id.index, i);
         memset((char *)kvpool_base(p) + i * bytes, 7, bytes);
     }
+    kvpool_close(p);
+}
+
+/* Pages of blocks [first, first + count) that are in memory. */
+static uint32_t resident(const struct kvpool *p, uint32_t first, uint32_t count)
+{
+    unsigned char pages[1024];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = count * kvpool_block_bytes(p);
+    uint32_t found = 0;
+    assert_true(bytes / page <= sizeof pages);
+    char *at = (char *)kvpool_base(p) + first * kvpool_block_bytes(p);
+    assert_int_equal(mincore(at, bytes, pages), 0);
+    for (size_t i = 0; i < bytes / page; i++)
+        found += pages[i] & 1;
+    return found;
+}
+
+static void test_pool_gives_free_memory_back(void **state)
+{
+    (void)state;
+    struct kvpool *p;
+    struct block_id id[6];
+    assert_int_equal(kvpool_open(&p, 6, 65536, NULL), RC_OK);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(kvpool_take_block(&id[i], p), RC_OK);
+        memset((char *)kvpool_base(p) + id[i].index * kvpool_block_bytes(p), 7, 65536);
+    }
+    uint32_t all = resident(p, 0, 6);
+    for (int i = 2; i < 6; i++)
+        kvpool_drop_block(p, id[i]);
+    assert_int_equal(resident(p, 0, 6), all);
+    assert_int_equal(kvpool_relieve(p), 0); /* nothing was cached */
+    assert_int_equal(resident(p, 2, 4), 0);
+    assert_int_equal(resident(p, 0, 2), all / 3);
+    assert_int_equal(((char *)kvpool_base(p))[65536], 7); /* what is used stays what it is */
+    assert_int_equal(kvpool_take_block(&id[2], p), RC_OK);
+    memset((char *)kvpool_base(p) + id[2].index * kvpool_block_bytes(p), 7, 65536);
+    kvpool_drop_block(p, id[2]);
+    assert_int_equal(kvpool_relieve(p), 0); /* and again after it was used again */
+    assert_int_equal(resident(p, 2, 4), 0);
     kvpool_close(p);
 }
 
@@ -149,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pool_hands_out_each_block_once),
         cmocka_unit_test(test_pool_memory_is_whole_pages_and_upward),
+        cmocka_unit_test(test_pool_gives_free_memory_back),
         cmocka_unit_test(test_pool_refuses_what_no_machine_has),
         cmocka_unit_test(test_pool_open_survives_each_failed_allocation),
         cmocka_unit_test(test_table_extends_all_or_nothing),

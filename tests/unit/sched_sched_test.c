@@ -71,6 +71,35 @@ static void run_out(struct rig *g)
         assert_int_equal(sched_audit(g->sched, &f), RC_OK);
 }
 
+/* Half of what is cached goes at each relief, the oldest first; nobody who runs loses anything. */
+static void test_relief_gives_cached_blocks_back(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 64, &small);
+    struct request *r = submit(&g, 640, 2);
+    run_out(&g);
+    uint32_t cached = sched_stats_get(g.sched).blocks_cached, left = cached;
+    assert_int_equal(cached, 20);
+    struct request *b = submit(&g, 100, 500);
+    step(&g, 3);
+    for (uint32_t i = 1; i <= 5; i++) {
+        uint32_t before = sched_stats_get(g.sched).blocks_cached;
+        sched_relieve(g.sched);
+        step(&g, 1);
+        left = sched_stats_get(g.sched).blocks_cached;
+        assert_int_equal(left, before / 2);
+    }
+    assert_int_equal(left, 0);
+    run_out(&g);
+    assert_int_equal(request_output_count(b), 500);
+    struct sched_stats st = sched_stats_get(g.sched);
+    assert_in_range(st.relieved_blocks, cached - 3, cached); /* b has taken three over */
+    assert_int_equal(st.preemptions, 0);
+    (void)r;
+    rig_close(&g);
+}
+
 /* CASES T07: what can never fit is refused at once, with the pool's size, and disturbs nobody. */
 static void test_impossible_request_is_refused_with_numbers(void **state)
 {
@@ -656,6 +685,7 @@ static void test_open_refuses_impossible_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_relief_gives_cached_blocks_back),
         cmocka_unit_test(test_impossible_request_is_refused_with_numbers),
         cmocka_unit_test(test_full_queue_says_so_and_recovers),
         cmocka_unit_test(test_wrong_parameters_are_refused_by_name),

@@ -99,10 +99,59 @@ static void test_wide_prompts_fill_the_time_of_reading(void **state)
     assert_in_range(steps_of_a_prompt(2000, &longest), 3500 / 39, 3500 / 24);
 }
 
+/* The most sequences that run at once of 40 that wait, with 4 calm places and 32 in all. */
+static uint32_t most_running(uint64_t read_us)
+{
+    struct disk d = { .read_us = read_us };
+    struct executor_limits limits = {
+        .rows_max = 256, .outputs_max = 64, .vocab_count = 1000, .ctx_max = 256
+    };
+    struct sched_config c = { .ctx_tokens = 256,
+                              .rows_max = 32,
+                              .rows_calm = 4,
+                              .chunk_tokens = 64,
+                              .no_prefix_cache = true,
+                              .requests_max = 64 };
+    struct kvpool *pool;
+    struct sched *s;
+    assert_int_equal(symbolic_open(&d.symbolic, 256, &limits), RC_OK);
+    d.symbolic.now_us = &d.now_us;
+    d.inner = symbolic_executor(&d.symbolic);
+    struct executor outer = d.inner;
+    outer.ctx = &d;
+    outer.run = run;
+    outer.pace = read_us > 0 ? pace : NULL;
+    assert_int_equal(kvpool_open(&pool, 256, 0, NULL), RC_OK);
+    assert_int_equal(sched_open(&s, &c, pool, outer, clock_virtual(&d.now_us), NULL), RC_OK);
+    for (uint32_t i = 0; i < 40; i++)
+        (void)submit(s, 20, 100);
+    uint32_t most = 0, running;
+    while (sched_step(s)) {
+        running = sched_stats_get(s).running;
+        most = running > most ? running : most;
+    }
+    assert_int_equal(sched_stats_get(s).finished, 40);
+    assert_int_equal(d.symbolic.violation.code, RC_OK);
+    sched_close(s);
+    kvpool_close(pool);
+    symbolic_close(&d.symbolic);
+    return most;
+}
+
+static void test_wide_more_requests_run_as_long_as_reading_takes(void **state)
+{
+    (void)state;
+    assert_int_equal(most_running(0), 4);
+    assert_int_equal(most_running(1000), 4);
+    assert_in_range(most_running(2500), 13, 16); /* 15 rows compute so long */
+    assert_int_equal(most_running(20000), 32);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wide_prompts_fill_the_time_of_reading),
+        cmocka_unit_test(test_wide_more_requests_run_as_long_as_reading_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
