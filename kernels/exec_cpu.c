@@ -266,12 +266,16 @@ enum rc exec_cpu_open(struct exec_cpu **out, const struct model *m, struct worke
     uint32_t group = m->head_count / m->kv_head_count, heads = m->head_count * m->head_dim;
     uint32_t qkv = heads + 2 * m->kv_head_count * m->head_dim;
     e->config = *config;
+    if (config->kv_contiguous) {
+        kv_layout_contiguous(&kv, config->kv_block_count);
+        e->config.kv_block_bytes = kv.block_bytes;
+    }
     e->f = (struct forward){ .m = m,
                              .w = w,
                              .act_f32 = config->act_f32,
                              .kv = kv,
                              .kv_base = config->kv_base,
-                             .kv_block_bytes = config->kv_block_bytes,
+                             .kv_block_bytes = e->config.kv_block_bytes,
                              .heads_per_task = group < ATTN_COLS_MAX ? group : ATTN_COLS_MAX,
                              .wide_cols = (qkv + 15) & ~15u,
                              .hidden_cols = (2 * m->ff_width + 15) & ~15u,
@@ -357,7 +361,7 @@ uint64_t exec_cpu_kv_id(const struct exec_cpu *e)
 {
     const struct kv_layout *l = &e->f.kv;
     const uint64_t parts[] = { KERNELS_NUMERICS, KV_BLOCK_TOKENS, KV_SPLIT_TOKENS, e->f.act_f32,
-                               l->head_dim,      l->value_offset, l->head_bytes,   l->layer_bytes,
+                               l->head_dim,      l->value_offset, l->head_bytes,   l->layer_step,
                                l->block_bytes,   l->types.k,      l->types.v };
     return hash_bytes((struct hash){ 0 }, parts, sizeof parts).a;
 }

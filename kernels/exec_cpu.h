@@ -31,6 +31,9 @@ struct exec_cpu_config {
     void *kv_base; /* the pool's mapping */
     size_t kv_block_bytes;
     uint32_t kv_block_count;
+    /* For one sequence alone: the same memory without blocks (kv_layout_contiguous); block table
+     * entry i is i. */
+    bool kv_contiguous;
 };
 
 /* exec_cpu_block_bytes - bytes that a KV block of this model takes; what kvpool_open is given.

@@ -34,14 +34,22 @@ enum rc kv_layout_open(struct kv_layout *l, const struct model *m, struct kv_typ
     l->head_dim = m->head_dim;
     l->value_offset = kv_tile_bytes(types.k, m->head_dim);
     l->head_bytes = l->value_offset + kv_tile_bytes(types.v, m->head_dim);
-    l->layer_bytes = l->head_bytes * m->kv_head_count;
-    l->block_bytes = l->layer_bytes * m->layer_count;
+    l->head_step = l->head_bytes;
+    l->layer_step = l->head_step * m->kv_head_count;
+    l->block_bytes = l->layer_step * m->layer_count;
     return RC_OK;
+}
+
+void kv_layout_contiguous(struct kv_layout *l, uint32_t block_count)
+{
+    l->head_step *= block_count;
+    l->layer_step *= block_count;
+    l->block_bytes = l->head_bytes;
 }
 
 size_t kv_layout_head(const struct kv_layout *l, uint32_t layer, uint32_t kv_head)
 {
-    return layer * l->layer_bytes + kv_head * l->head_bytes;
+    return layer * l->layer_step + kv_head * l->head_step;
 }
 
 /* Keys of all tokens share cache lines, as scales do, so they go whole; of the values' codes only
@@ -52,7 +60,7 @@ void kv_layout_copy(const struct kv_layout *l, uint8_t *dst, const uint8_t *src,
     size_t begin = kv_layout_head(l, layer_begin, 0), end = kv_layout_head(l, layer_end, 0);
     size_t codes = kv_codes_bytes(l->types.v, l->head_dim), scales = l->value_offset + codes;
     size_t bytes = l->value_offset + codes / KV_BLOCK_TOKENS * token_count;
-    for (size_t at = begin; at < end; at += l->head_bytes) {
+    for (size_t at = begin; at < end; at += l->head_step) {
         memcpy(dst + at, src + at, bytes);
         memcpy(dst + at + scales, src + at + scales, l->head_bytes - scales);
     }

@@ -8,6 +8,8 @@
  *           code + 8; bytes as in q8_0: keys [head_dim / 8][32 tokens][4], values [32 tokens]
  *           [head_dim / 2]; then scales
  *   scales  f16 [head_dim / 32 groups][32 tokens]
+ *   contiguous  the same tiles for one sequence alone: [layer][kv head][position / 32], without
+ *           blocks: what a loop that serves one conversation would have
  * Keys are interleaved by token, so that the lanes of a score are tokens and no sum is horizontal;
  * values are rows, so that the lanes of an output are dimensions. Appending a token moves nothing
  * that is there. A token's group of 32 has the bits of the GGUF block of that name.
@@ -37,9 +39,9 @@ struct kv_layout {
     struct kv_types types;
     uint32_t head_dim;
     size_t value_offset; /* from a head's keys to its values, bytes */
-    size_t head_bytes;
-    size_t layer_bytes;
-    size_t block_bytes;
+    size_t head_bytes;   /* of a head's 32 tokens, keys and values */
+    /* from a head, a layer, a block of 32 tokens to the next one; of a block also its size */
+    size_t head_step, layer_step, block_bytes;
 };
 
 /* kv_type_name - "f16", "q8_0", "q4_0". */
@@ -49,6 +51,10 @@ const char *kv_type_name(enum kv_type type);
  * of a quantized type. */
 enum rc kv_layout_open(struct kv_layout *l, const struct model *m, struct kv_types types,
                        struct fault *fault) ATTR_MUST_USE;
+
+/* kv_layout_contiguous - turns l into that of one sequence of at most block_count x 32 tokens; in
+ * all it has block_count times the bytes of a block. */
+void kv_layout_contiguous(struct kv_layout *l, uint32_t block_count);
 
 /* kv_codes_bytes - a tile without its scales; kv_tile_bytes - with them. */
 static inline size_t kv_codes_bytes(enum kv_type type, uint32_t head_dim)
@@ -63,7 +69,7 @@ static inline size_t kv_tile_bytes(enum kv_type type, uint32_t head_dim)
     return kv_codes_bytes(type, head_dim) + (type == KV_F16 ? 0 : scales);
 }
 
-/* kv_layout_head - byte offset of (layer, kv head) in a block. */
+/* kv_layout_head - byte offset of (layer, kv head) from the beginning of a block. */
 size_t kv_layout_head(const struct kv_layout *l, uint32_t layer, uint32_t kv_head);
 
 /* kv_layout_copy - the first token_count tokens of every head in layers [layer_begin, layer_end).
