@@ -318,6 +318,11 @@ void exec_cpu_stream(struct exec_cpu *e, struct stream *s)
     e->f.stream = s;
 }
 
+void exec_cpu_share_reads(struct exec_cpu *e, bool share)
+{
+    e->f.reads_apart = !share;
+}
+
 static struct executor_pace pace(void *ctx)
 {
     const struct exec_cpu *e = ctx;

@@ -49,6 +49,10 @@ void exec_cpu_close(struct exec_cpu *e);
  * whose weights cannot be read fails with RC_IO or RC_CORRUPT. */
 void exec_cpu_stream(struct exec_cpu *e, struct stream *s);
 
+/* exec_cpu_share_reads - whether sequences with common blocks read them once a step; true at first.
+ * The same bits either way: for measuring what it gains. */
+void exec_cpu_share_reads(struct exec_cpu *e, bool share);
+
 /* exec_cpu_lost - any thread: bytes of the model are gone. The step that found it, and all later
  * ones, fail with RC_CORRUPT. */
 bool exec_cpu_lost(const struct exec_cpu *e);

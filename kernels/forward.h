@@ -64,6 +64,7 @@ struct forward {
     struct workers *w;
     struct stream *stream; /* where weights come from; NULL = they are in memory */
     bool act_f32;
+    bool reads_apart; /* sequences with common blocks read them one by one */
     struct rope rope;
     struct kv_layout kv;
     uint8_t *kv_base;

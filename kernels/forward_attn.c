@@ -289,7 +289,7 @@ void forward_attention_plan(struct forward *f, uint32_t worker_count)
             const struct forward_tile *last = &f->tiles[f->tile_count - (f->tile_count > 0)];
             f->tile_rows[at] = span->row_begin + r;
             bool joins =
-                f->tile_count > 0 && last->row_count < tile_rows &&
+                f->tile_count > 0 && last->row_count < tile_rows && (r > 0 || !f->reads_apart) &&
                 f->rows[f->tile_rows[last->first]].blocks[0] == f->rows[f->tile_rows[at]].blocks[0];
             add_to_tile(f, at, !joins);
         }
