@@ -57,6 +57,8 @@ struct batch {
     uint32_t copy_count;
     const struct batch_output *outputs; /* rows ascending */
     uint32_t output_count;
+    const uint32_t *hidden; /* rows, ascending, whose hidden state is wanted: executor.hidden */
+    uint32_t hidden_count;
 };
 
 struct token_logprob {

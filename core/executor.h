@@ -28,6 +28,9 @@ struct executor {
     enum rc (*run)(void *ctx, const struct batch *batch, struct batch_result *results);
     /* After a run; NULL where weights are in memory. */
     struct executor_pace (*pace)(void *ctx);
+    /* After a run: the hidden state of row batch.hidden[index], after the last norm, valid until
+     * the next run. NULL where there is none to be had. */
+    const float *(*hidden)(void *ctx, uint32_t index);
 };
 
 #endif

@@ -23,6 +23,7 @@
 #define STOP_TEXTS_MAX 16u          /* stop texts of a request: OpenAI allows 4, clients use more */
 #define STOP_TEXT_BYTES_MAX 4096u   /* one stop text: longest seen is a few hundred */
 #define CHOICES_MAX 128u            /* prompts x n of a request: what OpenAI allows for n */
+#define EMBEDDINGS_MAX 2048u        /* inputs of an embeddings request: what OpenAI allows */
 #define BODY_BYTES_MAX (64u << 20)  /* one request body or batch line: 2^20 tokens fit */
 
 /* Threads. */

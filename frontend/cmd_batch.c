@@ -176,7 +176,7 @@ int cmd_batch(int argc, char **argv)
     b.tty = isatty(STDERR_FILENO) == 1;
     struct engine_needs needs = { .thread = true,
                                   .requests_max =
-                                      engine_rows_most(&options) * 2 + 2 + CHOICES_MAX };
+                                      engine_rows_most(&options) * 2 + 2 + EMBEDDINGS_MAX };
     enum rc rc = check_options(&o, &b.fault);
     if (rc == RC_OK)
         rc = open_files(&b, &o);

@@ -140,6 +140,6 @@ int cmd_serve(int argc, char **argv)
                                      .outputs_max = 64,
                                      .requests_max =
                                          (engine_rows_most(&v.options) + options.queue) * 2 +
-                                         CHOICES_MAX };
+                                         EMBEDDINGS_MAX };
     return serve(&v, &options);
 }

@@ -122,7 +122,8 @@ static void lay_out(struct exec_cpu *e, struct place *p)
     f->next = place_take(p, m->layer_count, sizeof *f->next);
     f->taken = place_take(p, forward_taken_count(m), sizeof *f->taken);
     f->x = place_take(p, rows * m->width, sizeof(float));
-    f->wide = place_take(p, larger(rows * f->wide_cols, slots * f->hidden_cols), sizeof(float));
+    size_t wide = larger(rows * f->wide_cols, slots * f->hidden_cols);
+    f->wide = place_take(p, larger(wide, rows * m->width), sizeof(float));
     f->cos = place_take(p, rows * m->rope.dim_count, sizeof(float));
     f->sin = place_take(p, rows * m->rope.dim_count, sizeof(float));
     for (uint32_t kind = 0; kind < ACT_KINDS; kind++) {
@@ -201,6 +202,9 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
     for (uint32_t i = 0; i < b->output_count; i++)
         must(b->outputs[i].row < b->row_count && b->outputs[i].top_count <= OUTPUT_TOP_MAX &&
              (b->outputs[i].target < 0 || (uint32_t)b->outputs[i].target < f->m->vocab_count));
+    must(b->hidden_count <= b->row_count);
+    for (uint32_t i = 0; i < b->hidden_count; i++)
+        must(b->hidden[i] < b->row_count);
     for (uint32_t i = 0; i < b->copy_count; i++)
         must(b->copies[i].src_block < e->config.kv_block_count &&
              b->copies[i].dst_block < e->config.kv_block_count &&
@@ -331,6 +335,13 @@ static struct executor_pace pace(void *ctx)
     return (struct executor_pace){ s.streamed_bytes / (bytes_us > 0 ? bytes_us : 1), s.wait_us };
 }
 
+static const float *hidden(void *ctx, uint32_t index)
+{
+    const struct exec_cpu *e = ctx;
+    must(index < e->f.batch->hidden_count);
+    return e->f.wide + (size_t)index * e->f.m->width;
+}
+
 struct executor exec_cpu_executor(struct exec_cpu *e)
 {
     return (struct executor){ .ctx = e,
@@ -339,7 +350,8 @@ struct executor exec_cpu_executor(struct exec_cpu *e)
                                           .vocab_count = e->f.m->vocab_count,
                                           .ctx_max = e->config.ctx_max },
                               .run = run,
-                              .pace = e->f.stream != NULL ? pace : NULL };
+                              .pace = e->f.stream != NULL ? pace : NULL,
+                              .hidden = hidden };
 }
 
 size_t exec_cpu_scratch_bytes(const struct exec_cpu *e)

@@ -272,6 +272,19 @@ static void output_logits(const struct forward_turn *t)
         f->finish(f->finish_ctx, t->worker, (uint32_t)i);
 }
 
+/* Rows whose hidden state is wanted, normed as for the output matrix, into wide: a function of the
+ * row alone. Nobody reads wide any more. */
+static void show_hidden(const struct forward_turn *t)
+{
+    struct forward *f = t->f;
+    const uint32_t width = f->m->width;
+    uint64_t begin, end;
+    workers_range(f->batch->hidden_count, 1, t->worker, t->count, &begin, &end);
+    for (uint64_t i = begin; i < end; i++)
+        f->k.vec.rms_norm(f->wide + i * width, f->x + (size_t)f->batch->hidden[i] * width,
+                          f->m->output_norm, width, f->m->norm_eps);
+}
+
 void forward_run(void *ctx, uint32_t worker, uint32_t worker_count)
 {
     struct forward *f = ctx;
@@ -284,6 +297,7 @@ void forward_run(void *ctx, uint32_t worker, uint32_t worker_count)
     forward_barrier(&t);
     for (uint32_t i = 0; i < f->m->layer_count; i++)
         run_layer(&t, i);
+    show_hidden(&t);
     if (f->batch->output_count > 0)
         output_logits(&t);
 }

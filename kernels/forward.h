@@ -91,7 +91,8 @@ struct forward {
 
     /* Activations, by row. */
     float *x;         /* [rows][width] the residual stream */
-    float *wide;      /* [rows][wide_cols] q, k, v, then [rows or slots][hidden_cols] gate, up */
+    float *wide;      /* [rows][wide_cols] q, k, v, then [rows or slots][hidden_cols] gate, up;
+                       * behind the last layer [hidden_count][width], what executor.hidden gives */
     float *cos, *sin; /* [rows][rope.dim_count] */
     uint8_t *act[ACT_KINDS]; /* quantized input of the next matmul */
     uint8_t *q8;             /* [rows][heads][groups] act_q8_32, where keys are quantized */

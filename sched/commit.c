@@ -33,6 +33,16 @@ static void commit_output(struct sched *s, struct request *r, const struct batch
     r->seq.known++;
 }
 
+/* Hidden states of r's rows; *at goes on to those of the next span. */
+static void commit_hidden(struct sched *s, struct request *r, const struct batch *b,
+                          const struct batch_span *span, uint32_t *at)
+{
+    for (; *at < b->hidden_count && b->hidden[*at] < span->row_begin + span->row_count; ++*at)
+        r->params.on_hidden(r->params.on_hidden_ctx,
+                            span->pos_begin + b->hidden[*at] - span->row_begin,
+                            s->executor.hidden(s->executor.ctx, *at));
+}
+
 static bool is_stop(const struct request_params *params, int32_t token)
 {
     for (uint32_t i = 0; i < params->stop_id_count; i++)
@@ -81,14 +91,17 @@ void commit_step(struct sched *s, const struct plan *plan, enum rc rc)
         return;
     }
     const struct batch *b = &plan->batch;
-    for (uint32_t i = 0, at = 0; i < b->span_count; i++) {
+    for (uint32_t i = 0, at = 0, shown = 0; i < b->span_count; i++) {
         const struct batch_span *span = &b->spans[i];
         struct request *r = plan->span_requests[i];
         struct sequence *seq = &r->seq;
         seq->computed = span->pos_begin + span->row_count;
         prefix_commit(&seq->table, s->pool, seq->written_from, seq->computed);
+        commit_hidden(s, r, b, span, &shown);
         for (; at < b->output_count && b->outputs[at].row < span->row_begin + span->row_count; at++)
             commit_output(s, r, &b->outputs[at], plan->outputs[at].position, &s->results[at]);
+        if (r->params.progress && seq->computed <= r->params.prompt_count)
+            event_progress(r, seq->computed);
         uint32_t scored =
             seq->computed < r->params.prompt_count ? seq->computed : r->params.prompt_count;
         if (seq->scored < scored)

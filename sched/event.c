@@ -47,6 +47,12 @@ void event_token(struct request *r, const struct batch_result *result, uint64_t 
     publish(r, 0);
 }
 
+void event_progress(struct request *r, uint32_t computed)
+{
+    atomic_store_explicit(&r->progress, computed, memory_order_relaxed);
+    publish(r, 0);
+}
+
 void event_finish(struct request *r, enum finish finish, enum rc error, uint64_t now_us)
 {
     r->error = error;
@@ -95,6 +101,11 @@ int32_t request_token(const struct request *r, uint32_t index)
 {
     must(index < request_output_count(r));
     return r->tokens[r->params.prompt_count + index];
+}
+
+uint32_t request_progress(const struct request *r)
+{
+    return atomic_load_explicit(&r->progress, memory_order_relaxed);
 }
 
 uint32_t request_cached_count(const struct request *r)

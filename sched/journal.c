@@ -396,10 +396,18 @@ static struct executor_pace pace(void *ctx)
     return j->pace;
 }
 
+/* They are not written down: nothing that is planned depends on them. */
+static const float *hidden(void *ctx, uint32_t index)
+{
+    const struct journal *j = ctx;
+    return j->playing ? NULL : j->executor.hidden(j->executor.ctx, index);
+}
+
 struct executor journal_executor(struct journal *j, struct executor inner)
 {
     j->executor = inner;
-    return (struct executor){ j, inner.limits, run, pace };
+    bool shows = j->playing || inner.hidden != NULL;
+    return (struct executor){ j, inner.limits, run, pace, shows ? hidden : NULL };
 }
 
 static enum rc start_transfer(void *ctx, bool write, uint32_t slot, uint32_t block, uint32_t tag)
@@ -520,7 +528,7 @@ void journal_note_request(struct journal *j, const struct request_params *p, uin
         return;
     put_kind(j, JOURNAL_REQUEST);
     put(j, (uint64_t)cancelled | (uint64_t)p->prompt_logprobs << 1 |
-               (uint64_t)(p->on_logits != NULL) << 2);
+               (uint64_t)(p->on_logits != NULL) << 2 | (uint64_t)(p->on_hidden != NULL) << 3);
     put(j, arrival_us);
     put(j, salt);
     put(j, p->tenant);
@@ -531,6 +539,8 @@ void journal_note_request(struct journal *j, const struct request_params *p, uin
     put(j, p->stop_id_count);
     for (uint32_t i = 0; i < p->stop_id_count; i++)
         put(j, (uint64_t)p->stop_ids[i]);
+    if (p->on_hidden != NULL)
+        put(j, p->hidden_from);
     put(j, p->prompt_count);
     for (uint32_t i = 0; i < p->prompt_count; i++)
         put(j, (uint64_t)p->prompt[i]);
@@ -551,6 +561,7 @@ enum rc journal_take_request(struct journal *j, struct journal_request *r, int32
     r->cancelled = (flags & 1) != 0;
     r->scores = (flags & 2) != 0;
     r->logits = (flags & 4) != 0;
+    r->hidden = (flags & 8) != 0;
     r->arrival_us = journal_take_value(j);
     p->cache_salt = journal_take_value(j);
     p->tenant = journal_take_value(j);
@@ -567,7 +578,11 @@ enum rc journal_take_request(struct journal *j, struct journal_request *r, int32
     p->stop_id_count = (uint32_t)stop_ids;
     for (uint32_t i = 0; i < p->stop_id_count; i++)
         p->stop_ids[i] = (int32_t)journal_take_value(j);
+    uint64_t hidden_from = r->hidden ? journal_take_value(j) : 0;
     uint64_t prompt = journal_take_value(j);
+    if (hidden_from > prompt)
+        return say_corrupt(fault, "first hidden state", hidden_from);
+    p->hidden_from = (uint32_t)hidden_from;
     if (prompt > prompt_max)
         return say_corrupt(fault, "prompt length", prompt);
     p->prompt = tokens;

@@ -80,7 +80,7 @@ enum journal_kind journal_next(struct journal *j);
 struct journal_request {
     struct request_params params; /* prompt is the caller's array */
     uint64_t arrival_us;
-    bool cancelled, scores, logits;
+    bool cancelled, scores, logits, hidden;
 };
 /* RC_CORRUPT when a value makes no sense; tokens has room for prompt_max. */
 enum rc journal_take_request(struct journal *j, struct journal_request *r, int32_t *tokens,

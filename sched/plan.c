@@ -30,6 +30,7 @@ struct planner {
     struct batch_span *spans;
     struct batch_copy *copies;
     struct batch_output *outputs;
+    uint32_t *hidden;
     uint32_t rows_left;
     uint32_t outputs_left;
     uint32_t outputs_kept; /* of outputs_left, for the lane that comes after this one */
@@ -50,7 +51,7 @@ static uint32_t at_least_1(uint32_t n)
 size_t plan_arena_bytes(const struct sched *s)
 {
     const struct executor_limits *l = &s->executor.limits;
-    size_t row = sizeof(int32_t);
+    size_t row = sizeof(int32_t) + sizeof(uint32_t);
     size_t output = sizeof(struct batch_output) + sizeof(struct plan_output);
     size_t seq = sizeof(struct batch_span) + sizeof(struct batch_copy) + sizeof(struct request *);
     return l->rows_max * row + l->outputs_max * output + s->config.rows_max * seq + 8 * 64;
@@ -74,15 +75,18 @@ static void planner_open(struct planner *p, struct sched *s, struct plan *plan)
     p->spans = arena_take(a, rows_max, sizeof *p->spans);
     p->copies = arena_take(a, rows_max, sizeof *p->copies);
     p->outputs = arena_take(a, l->outputs_max, sizeof *p->outputs);
+    p->hidden = arena_take(a, l->rows_max, sizeof *p->hidden);
     plan->outputs = arena_take(a, l->outputs_max, sizeof *plan->outputs);
     plan->span_requests = arena_take(a, rows_max, sizeof(struct request *));
-    must(p->tokens && p->spans && p->copies && p->outputs && plan->outputs && plan->span_requests);
+    must(p->tokens && p->spans && p->copies && p->outputs && p->hidden && plan->outputs &&
+         plan->span_requests);
     plan->batch.step = s->step;
     plan->batch.tokens = p->tokens;
     plan->batch.spans = p->spans;
     plan->batch.blocks = s->tables;
     plan->batch.copies = p->copies;
     plan->batch.outputs = p->outputs;
+    plan->batch.hidden = p->hidden;
 }
 
 /* What is wanted of the logits of the row at this position. */
@@ -147,6 +151,8 @@ static void add_span(struct planner *p, struct request *r, uint32_t begin, uint3
     for (uint32_t i = 0; i < row_count; i++) {
         uint32_t position = begin + i;
         p->tokens[b->row_count + i] = r->tokens[position];
+        if (sequence_shows(r, position))
+            p->hidden[b->hidden_count++] = b->row_count + i;
         struct batch_output *o = &p->outputs[b->output_count];
         if (!wants_output(r, position))
             continue;

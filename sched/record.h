@@ -78,8 +78,9 @@ struct request {
     float *prompt_logprobs; /* [prompt_count] or NULL */
     struct token_logprob *prompt_tops; /* [prompt_count][top_count] or NULL */
     uint8_t *prompt_top_counts;        /* [prompt_count] or NULL */
-    _Atomic uint32_t cached_count; /* published with the first token */
-    enum rc error;                 /* published by the finish */
+    _Atomic uint32_t cached_count;     /* published with the first token */
+    _Atomic uint32_t progress;         /* prompt tokens computed, with params.progress */
+    enum rc error;                     /* published by the finish */
     _Atomic uint64_t arrival_us, admitted_us, first_token_us, finished_us; /* relaxed */
     atomic_bool cancel;    /* set by the submitter */
     _Atomic uint32_t refs; /* scheduler, submitter, a cancel notice: the last one frees */
@@ -132,7 +133,7 @@ struct sched {
     struct executor executor;
     struct clock clock;      /* of submitters */
     struct clock step_clock; /* of the scheduler thread */
-    uint32_t ctx_tokens; /* what -c, the executor and the pool allow, the least of them */
+    uint32_t ctx_tokens;     /* what -c, the executor and the pool allow, the least of them */
 
     /* the scheduler thread's */
     struct queue waiting, spare; /* the second of spare requests */
@@ -178,6 +179,7 @@ void request_free(struct request *r);
 
 /* event.c: what is published. */
 void event_token(struct request *r, const struct batch_result *result, uint64_t now_us);
+void event_progress(struct request *r, uint32_t computed);
 void event_finish(struct request *r, enum finish finish, enum rc error, uint64_t now_us);
 static inline bool request_cancelled(const struct request *r)
 {
@@ -203,6 +205,12 @@ static inline bool sequence_scores(const struct request *r)
 {
     return (r->params.prompt_logprobs || r->params.on_logits != NULL) &&
            r->seq.scored < r->params.prompt_count;
+}
+/* The hidden state of the row at this position is wanted. */
+static inline bool sequence_shows(const struct request *r, uint32_t position)
+{
+    return r->params.on_hidden != NULL && position < r->params.prompt_count &&
+           position >= r->seq.scored && position >= r->params.hidden_from;
 }
 
 /* queue.c */

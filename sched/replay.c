@@ -22,11 +22,11 @@ struct player {
     uint64_t request_room;
 };
 
-static void ignore_logits(void *ctx, uint32_t position, const float *logits)
+static void ignore_floats(void *ctx, uint32_t position, const float *floats)
 {
     (void)ctx;
     (void)position;
-    (void)logits;
+    (void)floats;
 }
 
 static enum rc say_head(struct fault *fault, const char *which)
@@ -111,7 +111,8 @@ static enum rc submit(struct player *p, struct replay *out, struct fault *fault)
     if (rc != RC_OK || journal_next(p->journal) == JOURNAL_END)
         return rc;
     r.params.prompt_logprobs = r.scores;
-    r.params.on_logits = r.logits ? ignore_logits : NULL;
+    r.params.on_logits = r.logits ? ignore_floats : NULL;
+    r.params.on_hidden = r.hidden ? ignore_floats : NULL;
     r.params.user = (void *)(uintptr_t)out->requests;
     p->arrival_us = r.arrival_us;
     struct request *request;

@@ -105,6 +105,11 @@ static enum rc check_params(const struct sched *s, const struct request_params *
     if (p->top_count > OUTPUT_TOP_MAX)
         return fault_set(fault, RC_INVALID, "top log-probabilities: %u given, at most %u",
                          p->top_count, OUTPUT_TOP_MAX);
+    if (p->on_hidden != NULL && s->executor.hidden == NULL)
+        return fault_set(fault, RC_INVALID, "hidden states are not to be had here");
+    if (p->on_hidden != NULL && p->hidden_from >= p->prompt_count)
+        return fault_set(fault, RC_INVALID, "hidden states from position %u of a prompt of %u",
+                         p->hidden_from, p->prompt_count);
     return sampling_check(&p->sampling, vocab_count, fault);
 }
 

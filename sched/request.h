@@ -48,11 +48,17 @@ struct request_params {
     uint32_t top_count;   /* top log-probabilities per token, <= OUTPUT_TOP_MAX */
     bool logprobs;        /* log-probability of each output token */
     bool prompt_logprobs; /* and of each prompt token but the first */
+    bool progress;        /* an event for each piece of the prompt that has been computed */
     /* When set: called on the scheduler thread with the logits [vocab] after each prompt
      * position. */
     void (*on_logits)(void *ctx, uint32_t position, const float *logits);
     void *on_logits_ctx;
-    void *user; /* the submitter's own */
+    /* When set: called there with the last hidden state, after the norm, of each prompt position
+     * from hidden_from on, ascending, each once; NULL in a replay. */
+    void (*on_hidden)(void *ctx, uint32_t position, const float *hidden);
+    void *on_hidden_ctx;
+    uint32_t hidden_from; /* below prompt_count */
+    void *user;           /* the submitter's own */
 };
 
 struct request;
@@ -80,6 +86,9 @@ enum rc request_error(const struct request *r);
 void *request_user(const struct request *r);
 uint32_t request_choice(const struct request *r); /* its place among the choices of one prompt */
 uint32_t request_prompt_count(const struct request *r);
+
+/* Prompt tokens that are computed or taken over by now; with params.progress. */
+uint32_t request_progress(const struct request *r);
 
 /* Prompt tokens taken from the prefix cache; final with the first output token or the finish. */
 uint32_t request_cached_count(const struct request *r);

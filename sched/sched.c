@@ -169,9 +169,11 @@ static enum rc make_choice(struct request **out, struct sched *s,
 {
     struct request_params p = *params;
     p.sampling.choice += i;
-    if (i > 0) { /* the prompt is scored once */
+    if (i > 0) { /* the prompt is scored, and told of, once */
         p.prompt_logprobs = false;
         p.on_logits = NULL;
+        p.on_hidden = NULL;
+        p.progress = false;
     }
     if (s->config.no_prefix_cache)
         p.cache_salt = salt;

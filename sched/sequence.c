@@ -35,16 +35,18 @@ static bool is_timed(const struct request *r)
 struct prefix_view sequence_view(const struct request *r)
 {
     const struct sequence *seq = &r->seq;
-    bool scores = sequence_scores(r);
-    uint32_t reuse_max = seq->known - 1;
-    if (scores && seq->scored < reuse_max)
-        reuse_max = seq->scored; /* the rest is computed for its logits */
+    uint32_t reuse_max = seq->known - 1, from = reuse_max;
+    if (sequence_scores(r))
+        from = seq->scored; /* the rest is computed for its logits */
+    else if (r->params.on_hidden != NULL && seq->scored < r->params.prompt_count)
+        from = seq->scored > r->params.hidden_from ? seq->scored : r->params.hidden_from;
+    bool own = from < reuse_max;
     return (struct prefix_view){
         .salt = r->salt,
         .tokens = r->tokens,
         .known = seq->known,
-        .reuse_max = reuse_max,
-        .publish = !scores,
+        .reuse_max = own ? from : reuse_max,
+        .publish = !own,
     };
 }
 

@@ -258,10 +258,7 @@ static enum rc open_completion(struct chat *c, struct completion_params *p, stru
     p->prompts[0] = (struct prompt){ .ids = ids->ids, .id_count = (uint32_t)ids->count };
     p->prompt_count = 1;
     *ids = (struct token_list){ 0 };
-    enum rc rc = completion_open(&c->completion, c->model->engine, p, true, error);
-    if (rc != RC_OK && strcmp(error->param, "prompt") == 0)
-        snprintf(error->param, sizeof error->param, "messages");
-    return rc;
+    return completion_open(&c->completion, c->model->engine, p, true, error);
 }
 
 static enum rc open_choices(struct chat *c, const struct answer_config *config,
@@ -401,6 +398,22 @@ json_t *query_apply_template(const struct api_context *x, json_t *body, struct a
             (void)no_memory(error);
         chat_prompt_close(&prompt);
     }
+    token_list_close(&ids);
+    return out;
+}
+
+json_t *query_input_tokens(const struct api_context *x, json_t *body, struct api_error *error)
+{
+    struct chat_prompt prompt = { 0 };
+    struct token_list ids = { 0 };
+    json_t *out = NULL;
+    if (chat_prompt_of(&prompt, &ids, x->chat, body, error) == RC_OK) {
+        out = json_pack("{s:s, s:I}", "object", "response.input_tokens", "input_tokens",
+                        (json_int_t)ids.count);
+        if (out == NULL)
+            (void)no_memory(error);
+    }
+    chat_prompt_close(&prompt);
     token_list_close(&ids);
     return out;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* completion - one /v1/completions request: its prompts times n choices, run together, and the body
- * of the answer. `quire batch` and the server give the same body for the same request.
+/* completion - one request: its prompts times n choices, run together, and the body of the answer
+ * of /v1/completions. `quire batch` and the server give the same body for the same request. With
+ * params.pooling nothing is generated: each prompt has its embedding in `pooled` when it has ended.
  *   owner    its opener; params are moved in and closed with it
  *   thread   the consumer of the scheduler's events. The requests' user pointer is the completion
  *   errors   struct api_error: 400 with the field, context_length_exceeded with both numbers */
@@ -16,6 +17,7 @@
 #include "core/tokenizer.h"
 #include "frontend/engine.h"
 #include "frontend/api/generation.h"
+#include "frontend/api/pooled.h"
 #include "frontend/api/schema.h"
 
 struct completion {
@@ -23,6 +25,7 @@ struct completion {
     struct completion_params params;
     struct token_list *prompts; /* [params.prompt_count] */
     struct generation *choices; /* [choice_count] choice = prompt * n + k */
+    struct pooled *pooled;      /* [params.prompt_count] of embeddings, else NULL */
     uint32_t choice_count;
     uint32_t submitted_count;
     uint32_t ended_count;
@@ -42,8 +45,15 @@ enum rc completion_open(struct completion *c, struct engine *e, struct completio
 /* completion_submit - what is not yet submitted. RC_FULL: some is left, call again later. */
 enum rc completion_submit(struct completion *c) ATTR_MUST_USE;
 
+/* completion_step - generation_step of choice k, but that a choice whose prompt is echoed with its
+ * scores waits for them: they come with the first choice. */
+bool completion_step(struct completion *c, uint32_t k);
+
 /* completion_take - reads what is new; true when the last choice has ended (failed or not). */
 bool completion_take(struct completion *c);
+
+/* completion_ended - the same without reading: for who has read by steps. */
+bool completion_ended(struct completion *c);
 
 /* completion_cancel - every choice that runs; with none that does, completion_take is true next. */
 void completion_cancel(struct completion *c);
@@ -63,8 +73,17 @@ json_t *completion_body(const struct completion *c, const char *id, int64_t crea
 json_t *completion_choice(const struct completion *c, uint32_t k, uint32_t from, uint32_t to,
                           size_t text_from, const char *finish);
 
-/* completion_timings - llama.cpp's numbers of the first choice; when it has ended. */
+/* completion_timings - llama.cpp's numbers of the first choice. */
 json_t *completion_timings(const struct completion *c);
+
+/* completion_report - adds to a body or to the last chunk of a stream what its run was: the seed,
+ * and with timings how long it took. */
+enum rc completion_report(const struct completion *c, json_t *object, bool timings) ATTR_MUST_USE;
+
+/* completion_progress - with return_progress: {"total", "cache", "processed", "time_ms"} of the
+ * first prompt when more of it than *told is there; *none: there is no news. NULL else: no
+ * memory. */
+json_t *completion_progress(const struct completion *c, uint32_t *told, bool *none);
 
 /* completion_usage - {"prompt_tokens" .., "prompt_tokens_details": {"cached_tokens"}}. */
 json_t *completion_usage(const struct completion *c);

@@ -81,6 +81,7 @@ static json_t *logprobs_json(const struct completion *c, uint32_t k, uint32_t fr
     if (c->params.logprobs < 0)
         return json_null();
     const struct generation *g = &c->choices[k];
+    const struct generation *first = &c->choices[k - k % c->params.n]; /* it has the scores */
     struct lists l = { .tokenizer = c->engine->tokenizer,
                        .tokens = json_array(),
                        .logprobs = json_array(),
@@ -88,7 +89,7 @@ static json_t *logprobs_json(const struct completion *c, uint32_t k, uint32_t fr
                        .offsets = json_array() };
     uint32_t base = 0;
     if (c->params.echo && from == 0)
-        base = add_prompt(&l, g, &c->prompts[k / c->params.n], c->params.logprobs > 0);
+        base = add_prompt(&l, first, &c->prompts[k / c->params.n], c->params.logprobs > 0);
     else if (c->params.echo)
         base = count_prompt(&l, &c->prompts[k / c->params.n]);
     for (uint32_t i = from; i < to; i++) {
@@ -169,6 +170,28 @@ json_t *completion_timings(const struct completion *c)
                      per_second(g->token_count > 0 ? g->token_count - 1 : 0, ms));
 }
 
+enum rc completion_report(const struct completion *c, json_t *object, bool timings)
+{
+    if (json_object_set_new(object, "seed", json_integer(c->params.seed)) != 0 ||
+        (timings && json_object_set_new(object, "timings", completion_timings(c)) != 0))
+        return RC_NO_MEMORY;
+    return RC_OK;
+}
+
+json_t *completion_progress(const struct completion *c, uint32_t *told, bool *none)
+{
+    const struct request *r = c->submitted_count > 0 ? c->choices[0].request : NULL;
+    uint32_t done = r != NULL && c->params.return_progress ? request_progress(r) : 0;
+    *none = done <= *told;
+    if (*none)
+        return NULL;
+    *told = done;
+    uint64_t begun_us = request_times_get(r).admitted_us, now_us = clock_now_us(&c->engine->clock);
+    return json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)request_prompt_count(r), "cache",
+                     (json_int_t)request_cached_count(r), "processed", (json_int_t)done, "time_ms",
+                     (json_int_t)(now_us > begun_us ? (now_us - begun_us) / 1000 : 0));
+}
+
 json_t *completion_usage(const struct completion *c)
 {
     json_int_t prompt = completion_prompt_tokens(c), output = completion_output_tokens(c);
@@ -189,7 +212,7 @@ json_t *completion_body(const struct completion *c, const char *id, int64_t crea
             return NULL;
         }
     }
-    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o, s:I}", "id", id, "object", "text_completion",
+    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o}", "id", id, "object", "text_completion",
                      "created", (json_int_t)created, "model", c->engine->name, "choices", choices,
-                     "usage", completion_usage(c), "seed", (json_int_t)c->params.seed);
+                     "usage", completion_usage(c));
 }

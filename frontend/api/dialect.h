@@ -54,8 +54,9 @@ struct dialect {
     /* What runs: for submission, cancelling, params.stream, numbers of log lines. One for a job. */
     struct completion *(*completion)(void *job);
     /* Reads what is new; true when all of it has ended (failed or not), once. With frames: appends
-     * complete frames, all the last ones when it returns true. Without memory it fails the
-     * completion. */
+     * complete frames, all the last ones when it returns true: every token is read by a step that
+     * writes what it has changed, because the scheduler goes on meanwhile. Without memory it fails
+     * the completion. */
     bool (*take)(void *job, struct text *frames);
     /* After take was true without a failure: the answer as a new reference; NULL without memory. */
     json_t *(*body)(const void *job);
@@ -73,7 +74,12 @@ extern const struct dialect dialect_completions; /* /v1/completions */
 extern const struct dialect dialect_chat;        /* /v1/chat/completions */
 extern const struct dialect dialect_messages;    /* /v1/messages */
 extern const struct dialect dialect_responses;   /* /v1/responses */
+extern const struct dialect dialect_native;      /* /completion, as llama.cpp has it */
+/* /v1/embeddings: no stream (params.stream is false whatever a body says); open, submit, take and
+ * body as for the others, for lines of a batch too. */
+extern const struct dialect dialect_embeddings;
 
-api_query query_tokenize, query_detokenize, query_apply_template, query_count_tokens;
+api_query query_tokenize, query_detokenize, query_apply_template, query_count_tokens,
+    query_input_tokens;
 
 #endif

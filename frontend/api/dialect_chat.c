@@ -25,9 +25,11 @@ struct chat_sent {
 
 struct chat_job {
     struct chat chat;
+    const struct api_call *call;
     char id[64];
-    int64_t created;
     struct chat_sent *sent; /* [choices] */
+    uint32_t sent_count;    /* of them whose end was sent */
+    uint32_t told;          /* tokens of the prompt */
 };
 
 static void close_job(void *job)
@@ -50,7 +52,7 @@ static enum rc open_job(void **job, const struct api_context *x, const struct ap
         return rc;
     }
     snprintf(c->id, sizeof c->id, "chatcmpl-%s", call->id);
-    c->created = call->created;
+    c->call = call;
     c->sent = mem_alloc_array(c->chat.completion.choice_count, sizeof *c->sent);
     *job = c;
     if (c->sent != NULL)
@@ -71,28 +73,6 @@ static json_t *text_json(const struct text *t, size_t from)
 
 /* --- log-probabilities --- */
 
-static json_t *bytes_json(const struct tokenizer *t, int32_t id)
-{
-    char small[256];
-    json_t *list = json_array();
-    bool failed = list == NULL;
-    size_t len = tokenizer_piece(t, id, true, small, sizeof small);
-    for (size_t i = 0; i < len && i < sizeof small; i++)
-        failed |= json_array_append_new(list, json_integer((unsigned char)small[i])) != 0;
-    if (!failed)
-        return list;
-    json_decref(list);
-    return NULL;
-}
-
-static json_t *token_json(const struct tokenizer *t, int32_t id, float logprob, struct text *key)
-{
-    if (!token_text(t, id, key))
-        return NULL;
-    return json_pack("{s:s%, s:o, s:o}", "token", key->data, key->len, "logprob",
-                     logprob_json(logprob), "bytes", bytes_json(t, id));
-}
-
 /* Tokens [from, to) of choice k: {"content": [..]}. */
 static json_t *logprobs_json(const struct chat *c, uint32_t k, uint32_t from, uint32_t to)
 {
@@ -105,12 +85,12 @@ static json_t *logprobs_json(const struct chat *c, uint32_t k, uint32_t from, ui
         uint32_t count = 0;
         const struct token_logprob *top =
             c->completion.params.logprobs > 0 ? request_top(g->request, i, &count) : NULL;
-        json_t *entry =
-            token_json(t, request_token(g->request, i), request_logprob(g->request, i), &key);
+        json_t *entry = token_json(t, request_token(g->request, i), request_logprob(g->request, i),
+                                   false, &key);
         json_t *best = json_array();
         for (uint32_t b = 0; b < count && !failed; b++)
-            failed =
-                json_array_append_new(best, token_json(t, top[b].token, top[b].logprob, &key)) != 0;
+            failed = json_array_append_new(
+                         best, token_json(t, top[b].token, top[b].logprob, false, &key)) != 0;
         failed |= json_object_set_new(entry, "top_logprobs", best) != 0;
         failed |= json_array_append_new(list, entry) != 0;
     }
@@ -181,28 +161,60 @@ static json_t *body_of(const void *job)
                       "logprobs", logprobs, "finish_reason", chat_finish(&c->chat, k));
         failed = json_array_append_new(choices, choice) != 0;
     }
-    if (!failed)
-        return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o}", "id", c->id, "object", "chat.completion",
-                         "created", (json_int_t)c->created, "model", c->chat.model->engine->name,
-                         "choices", choices, "usage", completion_usage(run));
-    json_decref(choices);
+    if (failed) {
+        json_decref(choices);
+        return NULL;
+    }
+    json_t *body =
+        json_pack("{s:s, s:s, s:I, s:s, s:o, s:o}", "id", c->id, "object", "chat.completion",
+                  "created", (json_int_t)c->call->created, "model", c->chat.model->engine->name,
+                  "choices", choices, "usage", completion_usage(run));
+    if (body == NULL || completion_report(run, body, c->call->timings) == RC_OK)
+        return body;
+    json_decref(body);
     return NULL;
 }
 
 /* --- the stream --- */
 
-/* A chunk with these choices, and the usage where the client wants it all along. */
-static enum rc put_chunk(const struct chat_job *c, struct text *out, json_t *choices, bool usage)
+/* What a chunk may carry beside its choices. */
+enum { WITH_USAGE = 1, WITH_REPORT = 2 };
+
+/* A chunk with these choices. */
+static json_t *chunk_json(const struct chat_job *c, json_t *choices)
 {
-    json_t *chunk = json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", c->id, "object",
-                              "chat.completion.chunk", "created", (json_int_t)c->created, "model",
-                              c->chat.model->engine->name, "choices", choices);
-    if (chunk != NULL && usage &&
-        json_object_set_new(chunk, "usage", completion_usage(&c->chat.completion)) != 0) {
-        json_decref(chunk);
-        return RC_NO_MEMORY;
-    }
-    return sse_append(out, NULL, chunk);
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", c->id, "object", "chat.completion.chunk",
+                     "created", (json_int_t)c->call->created, "model", c->chat.model->engine->name,
+                     "choices", choices);
+}
+
+static enum rc put_chunk(const struct chat_job *c, struct text *out, json_t *choices, unsigned with)
+{
+    const struct completion *run = &c->chat.completion;
+    json_t *chunk = chunk_json(c, choices);
+    bool failed = chunk == NULL;
+    if ((with & WITH_USAGE) != 0)
+        failed |= json_object_set_new(chunk, "usage", completion_usage(run)) != 0;
+    if (!failed && (with & WITH_REPORT) != 0)
+        failed = completion_report(run, chunk, c->call->timings) != RC_OK;
+    if (!failed)
+        return sse_append(out, NULL, chunk);
+    json_decref(chunk);
+    return RC_NO_MEMORY;
+}
+
+/* How far the prompt is, before anything of the answer. */
+static enum rc put_progress(struct chat_job *c, struct text *out)
+{
+    bool none;
+    json_t *progress = completion_progress(&c->chat.completion, &c->told, &none);
+    if (none)
+        return RC_OK;
+    json_t *chunk = chunk_json(c, json_array());
+    if (json_object_set_new(chunk, "prompt_progress", progress) == 0)
+        return sse_append(out, NULL, chunk);
+    json_decref(chunk);
+    return RC_NO_MEMORY;
 }
 
 /* One delta of choice k, with the log-probabilities that are due; takes the reference. */
@@ -219,7 +231,10 @@ static enum rc put_delta(struct chat_job *c, uint32_t k, json_t *delta, const ch
         sent->tokens = to;
     json_t *choice = json_pack("{s:i, s:o, s:o, s:s?}", "index", (int)k, "delta", delta, "logprobs",
                                logprobs, "finish_reason", finish);
-    return put_chunk(c, out, json_pack("[o]", choice), p->continuous_usage);
+    bool last = finish != NULL && ++c->sent_count == c->chat.completion.choice_count;
+    unsigned with =
+        (p->continuous_usage ? WITH_USAGE : 0u) | (last && !p->include_usage ? WITH_REPORT : 0u);
+    return put_chunk(c, out, json_pack("[o]", choice), with);
 }
 
 static enum rc put_text(struct chat_job *c, uint32_t k, const char *key, const struct text *text,
@@ -295,7 +310,7 @@ static enum rc put_end(struct chat_job *c, struct text *out)
     if (run->failed)
         rc = sse_append(out, NULL, error_body(&run->error));
     else if (run->params.include_usage)
-        rc = put_chunk(c, out, json_array(), true);
+        rc = put_chunk(c, out, json_array(), WITH_USAGE | WITH_REPORT);
     return rc == RC_OK ? text_append(out, "data: [DONE]\n\n", 14) : rc;
 }
 
@@ -303,11 +318,11 @@ static bool take(void *job, struct text *frames)
 {
     struct chat_job *c = job;
     struct completion *run = &c->chat.completion;
-    enum rc rc = RC_OK;
+    enum rc rc = frames != NULL && !run->failed ? put_progress(c, frames) : RC_OK;
     for (uint32_t k = 0; frames != NULL && k < run->submitted_count; k++)
         while (rc == RC_OK && !run->failed && chat_step(&c->chat, k))
             rc = put_new(c, k, frames);
-    bool ended = chat_take(&c->chat);
+    bool ended = frames != NULL && !run->failed ? completion_ended(run) : chat_take(&c->chat);
     if (rc == RC_OK && ended && frames != NULL)
         rc = put_end(c, frames);
     if (rc != RC_OK)

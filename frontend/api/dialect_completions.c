@@ -20,7 +20,9 @@ struct sent {
 struct text_job {
     struct completion completion;
     const struct api_call *call;
-    struct sent *sent; /* [choice_count] */
+    struct sent *sent;   /* [choice_count] */
+    uint32_t sent_count; /* of them whose end was sent */
+    uint32_t told;       /* tokens of the prompt */
 };
 
 static enum rc open_job(void **out, const struct api_context *x, const struct api_call *call,
@@ -60,30 +62,53 @@ static void id_of(const struct text_job *job, char out[48])
     snprintf(out, 48, "cmpl-%s", job->call->id);
 }
 
+/* What a chunk may carry beside its choices. */
+enum { WITH_USAGE = 1, WITH_REPORT = 2 };
+
 /* A chunk with these choices. */
-static enum rc put_chunk(const struct text_job *job, json_t *choices, json_t *usage,
+static enum rc put_chunk(const struct text_job *job, json_t *choices, unsigned with,
                          struct text *frames)
 {
+    const struct completion *c = &job->completion;
     char id[48];
     id_of(job, id);
     json_t *chunk = json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", id, "object", "text_completion",
                               "created", (json_int_t)job->call->created, "model",
                               job->completion.engine->name, "choices", choices);
-    if (chunk != NULL && usage != NULL && json_object_set_new(chunk, "usage", usage) != 0) {
-        json_decref(chunk);
-        chunk = NULL;
-    }
-    return sse_append(frames, NULL, chunk);
+    bool failed = chunk == NULL;
+    if ((with & WITH_USAGE) != 0)
+        failed |= json_object_set_new(chunk, "usage", completion_usage(c)) != 0;
+    if (!failed && (with & WITH_REPORT) != 0)
+        failed = completion_report(c, chunk, job->call->timings) != RC_OK;
+    if (!failed)
+        return sse_append(frames, NULL, chunk);
+    json_decref(chunk);
+    return RC_NO_MEMORY;
 }
 
-static enum rc put_choice(const struct text_job *job, json_t *choice, struct text *frames)
+static enum rc put_choice(const struct text_job *job, json_t *choice, bool last,
+                          struct text *frames)
 {
-    if (choice == NULL)
-        return RC_NO_MEMORY;
-    json_t *usage = NULL;
-    if (job->completion.params.continuous_usage)
-        usage = completion_usage(&job->completion);
-    return put_chunk(job, json_pack("[o]", choice), usage, frames);
+    const struct completion_params *p = &job->completion.params;
+    unsigned with =
+        (p->continuous_usage ? WITH_USAGE : 0u) | (last && !p->include_usage ? WITH_REPORT : 0u);
+    return put_chunk(job, json_pack("[o]", choice), with, frames);
+}
+
+/* How far the prompt is, before anything of the answer. */
+static enum rc put_progress(struct text_job *job, struct text *frames)
+{
+    bool none;
+    json_t *progress = completion_progress(&job->completion, &job->told, &none);
+    if (none)
+        return RC_OK;
+    char id[48];
+    id_of(job, id);
+    return sse_append(frames, NULL,
+                      json_pack("{s:s, s:s, s:I, s:s, s:[], s:o}", "id", id, "object",
+                                "text_completion", "created", (json_int_t)job->call->created,
+                                "model", job->completion.engine->name, "choices", "prompt_progress",
+                                progress));
 }
 
 /* What the last step of choice k has added. Without log-probabilities a token that completes no
@@ -106,14 +131,15 @@ static enum rc put_new(struct text_job *job, uint32_t k, struct text *frames)
     sent->begun = true;
     enum rc rc = RC_OK;
     if (!alone)
-        rc =
-            put_choice(job, completion_choice(c, k, from, g->token_count, text_from, NULL), frames);
+        rc = put_choice(job, completion_choice(c, k, from, g->token_count, text_from, NULL), false,
+                        frames);
     if (rc != RC_OK || !ends)
         return rc;
     sent->ended = true;
+    job->sent_count++;
     json_t *last = json_pack("{s:s, s:i, s:n, s:s}", "text", "", "index", (int)k, "logprobs",
                              "finish_reason", finish_text(g->finish));
-    return put_choice(job, last, frames);
+    return put_choice(job, last, job->sent_count == c->choice_count, frames);
 }
 
 static json_t *error_body(const struct api_error *error)
@@ -128,7 +154,7 @@ static enum rc put_end(struct text_job *job, struct text *frames)
     if (c->failed)
         rc = sse_append(frames, NULL, error_body(&c->error));
     else if (c->params.include_usage)
-        rc = put_chunk(job, json_array(), completion_usage(c), frames);
+        rc = put_chunk(job, json_array(), WITH_USAGE | WITH_REPORT, frames);
     return rc == RC_OK ? text_append(frames, "data: [DONE]\n\n", 14) : rc;
 }
 
@@ -136,11 +162,11 @@ static bool take(void *p, struct text *frames)
 {
     struct text_job *job = p;
     struct completion *c = &job->completion;
-    enum rc rc = RC_OK;
+    enum rc rc = frames != NULL && !c->failed ? put_progress(job, frames) : RC_OK;
     for (uint32_t k = 0; frames != NULL && k < c->submitted_count; k++)
-        while (rc == RC_OK && !c->failed && generation_step(&c->choices[k]))
+        while (rc == RC_OK && !c->failed && completion_step(c, k))
             rc = put_new(job, k, frames);
-    bool ended = completion_take(c);
+    bool ended = frames != NULL && !c->failed ? completion_ended(c) : completion_take(c);
     if (rc == RC_OK && ended && frames != NULL)
         rc = put_end(job, frames);
     if (rc != RC_OK)
@@ -154,8 +180,7 @@ static json_t *body_of(const void *p)
     char id[48];
     id_of(job, id);
     json_t *body = completion_body(&job->completion, id, job->call->created);
-    if (body == NULL || !job->call->timings ||
-        json_object_set_new(body, "timings", completion_timings(&job->completion)) == 0)
+    if (body == NULL || completion_report(&job->completion, body, job->call->timings) == RC_OK)
         return body;
     json_decref(body);
     return NULL;

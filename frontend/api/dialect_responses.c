@@ -322,7 +322,7 @@ static bool take(void *job, struct text *frames)
     while (frames != NULL && rc == RC_OK && run->submitted_count > 0 && chat_step(&r->chat, 0))
         if (run->choices[0].finish != FINISH_ERROR)
             rc = put_blocks(r, frames);
-    bool ended = chat_take(&r->chat);
+    bool ended = frames != NULL && !run->failed ? completion_ended(run) : chat_take(&r->chat);
     if (rc == RC_OK && ended && frames != NULL)
         rc = put_end(r, frames);
     if (rc != RC_OK)

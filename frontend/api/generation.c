@@ -49,12 +49,11 @@ enum rc generation_open(struct generation *g, const struct tokenizer *t,
     return RC_OK;
 }
 
-enum rc generation_submit(struct generation *g, struct sched *s, const struct request_params *r,
-                          struct fault *fault)
+void generation_begin(struct generation *g, struct sched *s, struct request *r)
 {
     must(g->request == NULL);
     g->sched = s;
-    return sched_submit(&g->request, s, r, fault);
+    g->request = r;
 }
 
 static uint32_t count_chars(const char *text, size_t len)

@@ -43,9 +43,8 @@ enum rc generation_open(struct generation *g, const struct tokenizer *t,
                         const struct completion_params *p, const struct request_params *r,
                         struct fault *fault) ATTR_MUST_USE;
 
-/* generation_submit - RC_FULL: later. The other errors as sched_submit. */
-enum rc generation_submit(struct generation *g, struct sched *s, const struct request_params *r,
-                          struct fault *fault) ATTR_MUST_USE;
+/* generation_begin - of a request that has been submitted to s. */
+void generation_begin(struct generation *g, struct sched *s, struct request *r);
 
 /* generation_step - at most one token of what the request has by now, or its end; false when there
  * is nothing new. A stop text cancels the request. */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/hash.h"
 #include "core/mem.h"
 #include "core/str.h"
 
@@ -104,11 +105,19 @@ static bool whole_number(const json_t *v, int64_t *out)
     return true;
 }
 
+enum { SALT_BYTES_MAX = 256 };
+
 /* Fields that are one number or one switch. */
 enum field_kind { FIELD_BOOL, FIELD_WHOLE, FIELD_REAL };
 
 /* Which endpoint knows a field. */
-enum { ON_COMPLETIONS = 1, ON_CHAT = 2, ON_BOTH = 3 };
+enum {
+    ON_COMPLETIONS = 1 << API_COMPLETIONS,
+    ON_CHAT = 1 << API_CHAT,
+    ON_NATIVE = 1 << API_NATIVE,
+    ON_OPENAI = ON_COMPLETIONS | ON_CHAT,
+    ON_TEXT = ON_OPENAI | ON_NATIVE
+};
 
 struct field {
     const char *name;
@@ -124,39 +133,45 @@ struct field {
     offsetof(struct completion_params, member), sizeof(((struct completion_params *)0)->member)
 
 static const struct field fields[] = {
-    { "temperature", FIELD_REAL, ON_BOTH, false, false, 0, 100, AT(sampling.temperature) },
-    { "top_p", FIELD_REAL, ON_BOTH, true, false, 0, 1, AT(sampling.top_p) },
-    { "top_k", FIELD_WHOLE, ON_BOTH, false, false, -1, 2147483647, AT(sampling.top_k) },
-    { "min_p", FIELD_REAL, ON_BOTH, false, true, 0, 1, AT(sampling.min_p) },
-    { "typical_p", FIELD_REAL, ON_BOTH, true, false, 0, 1, AT(sampling.typical_p) },
-    { "repetition_penalty", FIELD_REAL, ON_BOTH, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
-    { "repeat_penalty", FIELD_REAL, ON_BOTH, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
-    { "repeat_last_n", FIELD_WHOLE, ON_BOTH, false, false, -1, 2147483647,
+    { "temperature", FIELD_REAL, ON_TEXT, false, false, 0, 100, AT(sampling.temperature) },
+    { "top_p", FIELD_REAL, ON_TEXT, true, false, 0, 1, AT(sampling.top_p) },
+    { "top_k", FIELD_WHOLE, ON_TEXT, false, false, -1, 2147483647, AT(sampling.top_k) },
+    { "min_p", FIELD_REAL, ON_TEXT, false, true, 0, 1, AT(sampling.min_p) },
+    { "typical_p", FIELD_REAL, ON_TEXT, true, false, 0, 1, AT(sampling.typical_p) },
+    { "repetition_penalty", FIELD_REAL, ON_TEXT, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
+    { "repeat_penalty", FIELD_REAL, ON_TEXT, true, false, 0, 1e6, AT(sampling.repeat_penalty) },
+    { "repeat_last_n", FIELD_WHOLE, ON_TEXT, false, false, -1, 2147483647,
       AT(sampling.repeat_last_n) },
-    { "frequency_penalty", FIELD_REAL, ON_BOTH, false, false, -2, 2,
+    { "frequency_penalty", FIELD_REAL, ON_TEXT, false, false, -2, 2,
       AT(sampling.frequency_penalty) },
-    { "presence_penalty", FIELD_REAL, ON_BOTH, false, false, -2, 2, AT(sampling.presence_penalty) },
-    { "max_tokens", FIELD_WHOLE, ON_BOTH, false, false, 0, CTX_TOKENS_MAX, AT(max_tokens) },
-    { "max_completion_tokens", FIELD_WHOLE, ON_BOTH, false, false, 0, CTX_TOKENS_MAX,
+    { "presence_penalty", FIELD_REAL, ON_TEXT, false, false, -2, 2, AT(sampling.presence_penalty) },
+    { "max_tokens", FIELD_WHOLE, ON_TEXT, false, false, 0, CTX_TOKENS_MAX, AT(max_tokens) },
+    { "n_predict", FIELD_WHOLE, ON_NATIVE, false, false, -1, CTX_TOKENS_MAX, AT(max_tokens) },
+    { "max_completion_tokens", FIELD_WHOLE, ON_OPENAI, false, false, 0, CTX_TOKENS_MAX,
       AT(max_tokens) },
-    { "min_tokens", FIELD_WHOLE, ON_BOTH, false, false, 0, CTX_TOKENS_MAX, AT(min_tokens) },
-    { "n", FIELD_WHOLE, ON_BOTH, false, false, 1, CHOICES_MAX, AT(n) },
+    { "min_tokens", FIELD_WHOLE, ON_TEXT, false, false, 0, CTX_TOKENS_MAX, AT(min_tokens) },
+    { "n", FIELD_WHOLE, ON_TEXT, false, false, 1, CHOICES_MAX, AT(n) },
     { "logprobs", FIELD_WHOLE, ON_COMPLETIONS, false, false, 0, OUTPUT_TOP_MAX, AT(logprobs) },
     { "logprobs", FIELD_BOOL, ON_CHAT, false, false, 0, 0, AT(chat_logprobs) },
     { "top_logprobs", FIELD_WHOLE, ON_CHAT, false, false, 0, OUTPUT_TOP_MAX, AT(logprobs) },
-    { "seed", FIELD_WHOLE, ON_BOTH, false, false, -9.3e18, 9.3e18, AT(seed) },
+    { "seed", FIELD_WHOLE, ON_TEXT, false, false, -9.3e18, 9.3e18, AT(seed) },
+    { "n_probs", FIELD_WHOLE, ON_NATIVE, false, false, 0, OUTPUT_TOP_MAX, AT(logprobs) },
+    { "return_tokens", FIELD_BOOL, ON_NATIVE, false, false, 0, 0, AT(return_tokens) },
+    { "return_progress", FIELD_BOOL, ON_TEXT, false, false, 0, 0, AT(return_progress) },
     { "echo", FIELD_BOOL, ON_COMPLETIONS, false, false, 0, 0, AT(echo) },
-    { "stream", FIELD_BOOL, ON_BOTH, false, false, 0, 0, AT(stream) },
-    { "ignore_eos", FIELD_BOOL, ON_BOTH, false, false, 0, 0, AT(ignore_eos) },
-    { "include_stop_str_in_output", FIELD_BOOL, ON_BOTH, false, false, 0, 0,
+    { "stream", FIELD_BOOL, ON_TEXT, false, false, 0, 0, AT(stream) },
+    { "ignore_eos", FIELD_BOOL, ON_TEXT, false, false, 0, 0, AT(ignore_eos) },
+    { "include_stop_str_in_output", FIELD_BOOL, ON_TEXT, false, false, 0, 0,
       AT(include_stop_text) },
 };
 
 /* They would change the answer, and nothing here does what they ask for. */
 static const char *const refused[] = {
-    "suffix",       "grammar",        "json_schema",     "guided_json",
-    "guided_regex", "guided_choice",  "guided_grammar",  "structured_outputs",
-    "mirostat",     "dry_multiplier", "xtc_probability",
+    "suffix",          "grammar",        "json_schema",         "guided_json",
+    "guided_regex",    "guided_choice",  "guided_grammar",      "structured_outputs",
+    "mirostat",        "dry_multiplier", "xtc_probability",     "dynatemp_range",
+    "top_n_sigma",     "lora",           "post_sampling_probs", "response_fields",
+    "adaptive_target",
 };
 
 static enum rc say_range(struct api_error *e, const struct field *f)
@@ -313,53 +328,57 @@ static enum rc take_bias(struct completion_params *p, json_t *v, uint32_t vocab_
     return rc;
 }
 
-static enum rc take_id_prompt(struct prompt *out, const json_t *v, uint32_t vocab_count,
-                              struct api_error *e)
+static enum rc take_id_prompt(struct prompt *out, const char *field, const json_t *v,
+                              uint32_t vocab_count, struct api_error *e)
 {
     size_t count = json_array_size(v);
     if (count == 0)
-        return api_error_set(e, 400, "invalid_value", "prompt", "prompt: an empty list");
+        return api_error_set(e, 400, "invalid_value", field, "%s: an empty list", field);
     out->ids = mem_alloc_array(count, sizeof *out->ids);
     if (out->ids == NULL)
         return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
     out->id_count = (uint32_t)count;
     enum rc rc = RC_OK;
     for (size_t i = 0; i < count && rc == RC_OK; i++)
-        rc = take_id(&out->ids[i], "prompt", json_array_get(v, i), vocab_count, e);
+        rc = take_id(&out->ids[i], field, json_array_get(v, i), vocab_count, e);
     return rc;
 }
 
-static enum rc take_one_prompt(struct prompt *out, const json_t *v, uint32_t vocab_count,
-                               struct api_error *e)
+static enum rc take_one_prompt(struct prompt *out, const char *field, const json_t *v,
+                               uint32_t vocab_count, struct api_error *e)
 {
     if (json_is_array(v))
-        return take_id_prompt(out, v, vocab_count, e);
+        return take_id_prompt(out, field, v, vocab_count, e);
     if (!json_is_string(v))
-        return say_kind(e, "prompt", "a string, a list of strings, of token ids or of such lists",
-                        v);
+        return say_kind(e, field, "a string, a list of strings, of token ids or of such lists", v);
     *out = (struct prompt){ .text = json_string_value(v), .len = json_string_length(v) };
     return RC_OK;
 }
 
-static enum rc take_prompt(struct completion_params *p, const json_t *v, uint32_t vocab_count,
-                           struct api_error *e)
+static enum rc take_prompt(struct completion_params *p, uint32_t vocab_count, struct api_error *e)
 {
+    const char *field = p->prompt_field;
+    const json_t *v = get(p->body, field);
     if (v == NULL)
-        return api_error_set(e, 400, "missing_field", "prompt", "prompt is missing");
+        return api_error_set(e, 400, "missing_field", field, "%s is missing", field);
     const json_t *first = json_array_get(v, 0);
     bool several = json_is_string(first) || json_is_array(first);
     size_t count = several ? json_array_size(v) : 1;
-    if (count * p->n > CHOICES_MAX)
-        return api_error_set(e, 400, "invalid_value", "prompt",
-                             "prompt: %zu prompts times n %u are more than %u choices", count, p->n,
-                             CHOICES_MAX);
+    if (p->kind == API_EMBEDDINGS && count > EMBEDDINGS_MAX)
+        return api_error_set(e, 400, "invalid_value", field, "%s: %zu are more than %u at once",
+                             field, count, EMBEDDINGS_MAX);
+    if (p->kind != API_EMBEDDINGS && count * p->n > CHOICES_MAX)
+        return api_error_set(e, 400, "invalid_value", field,
+                             "%s: %zu prompts times n %u are more than %u choices", field, count,
+                             p->n, CHOICES_MAX);
     p->prompts = mem_alloc_array(count, sizeof *p->prompts);
     if (p->prompts == NULL)
         return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
     enum rc rc = RC_OK;
     for (size_t i = 0; i < count && rc == RC_OK; i++) {
         p->prompt_count++;
-        rc = take_one_prompt(&p->prompts[i], several ? json_array_get(v, i) : v, vocab_count, e);
+        rc = take_one_prompt(&p->prompts[i], field, several ? json_array_get(v, i) : v, vocab_count,
+                             e);
     }
     return rc;
 }
@@ -372,7 +391,8 @@ static enum rc check_refused(const struct completion_params *p, const json_t *bo
         const json_t *v = get(body, refused[i]);
         bool asks = v != NULL && !json_is_false(v) &&
                     !(json_is_string(v) && json_string_length(v) == 0) &&
-                    !(json_is_number(v) && json_number_value(v) == 0.0);
+                    !(json_is_array(v) && json_array_size(v) == 0) &&
+                    !(json_is_number(v) && json_number_value(v) <= 0.0);
         if (asks)
             return api_error_set(e, 400, "not_supported", refused[i], "%s is not supported",
                                  refused[i]);
@@ -386,7 +406,7 @@ static enum rc check_refused(const struct completion_params *p, const json_t *bo
         return api_error_set(e, 400, "not_supported", "response_format",
                              "response_format: only {\"type\": \"text\"} is supported");
     const json_t *echo = get(body, "echo");
-    if (p->chat && json_is_true(echo))
+    if (p->kind != API_COMPLETIONS && json_is_true(echo))
         return api_error_set(e, 400, "not_supported", "echo", "echo is for /v1/completions");
     if (p->max_tokens >= 0 && p->min_tokens > p->max_tokens)
         return api_error_set(e, 400, "invalid_value", "min_tokens",
@@ -455,32 +475,140 @@ static int64_t draw_seed(void)
     return bits >> 1;
 }
 
-static enum rc take_body(struct completion_params *p, uint32_t vocab_count, struct api_error *e)
+/* A name that only its users know: prefixes are shared among those who give the same. */
+static enum rc take_salt(struct completion_params *p, const json_t *v, struct api_error *e)
+{
+    if (!json_is_string(v))
+        return say_kind(e, "cache_salt", "a string", v);
+    if (json_string_length(v) == 0 || json_string_length(v) > SALT_BYTES_MAX)
+        return api_error_set(e, 400, "invalid_value", "cache_salt", "cache_salt: 1 to %u bytes",
+                             SALT_BYTES_MAX);
+    p->cache_salt =
+        hash_bytes((struct hash){ 0 }, json_string_value(v), json_string_length(v)).a | 1;
+    return RC_OK;
+}
+
+/* Names of llama.cpp's filters in the order in which they run here; one that a list leaves out is
+ * switched off. */
+static enum rc take_samplers(struct completion_params *p, const json_t *v, struct api_error *e)
+{
+    static const char *const names[] = { "penalties", "top_k", "typ_p",
+                                         "top_p",     "min_p", "temperature" };
+    enum { COUNT = sizeof names / sizeof names[0] };
+    bool on[COUNT] = { false };
+    size_t from = 0;
+    if (!json_is_array(v))
+        return say_kind(e, "samplers", "a list of names", v);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *name = json_string_value(json_array_get(v, i));
+        if (name == NULL)
+            return say_kind(e, "samplers", "a list of names", json_array_get(v, i));
+        if (strcmp(name, "dry") == 0 || strcmp(name, "xtc") == 0 ||
+            strcmp(name, "top_n_sigma") == 0)
+            continue; /* what they do is off, or refused by its own field */
+        if (strcmp(name, "typical_p") == 0)
+            name = "typ_p";
+        size_t at = from;
+        while (at < COUNT && strcmp(name, names[at]) != 0)
+            at++;
+        if (at == COUNT)
+            return api_error_set(e, 400, "not_supported", "samplers",
+                                 "samplers: '%.40s' is unknown or not in the order penalties, "
+                                 "top_k, typ_p, top_p, min_p, temperature",
+                                 name);
+        on[at] = true;
+        from = at + 1;
+    }
+    struct sampling *s = &p->sampling;
+    s->order = SAMPLING_ORDER_LLAMA_CPP;
+    if (!on[0]) {
+        s->repeat_penalty = 1;
+        s->frequency_penalty = s->presence_penalty = 0;
+    }
+    s->top_k = on[1] ? s->top_k : 0;
+    s->typical_p = on[2] ? s->typical_p : 1;
+    s->top_p = on[3] ? s->top_p : 1;
+    s->min_p = on[4] ? s->min_p : 0;
+    s->temperature = on[5] ? s->temperature : 1;
+    return RC_OK;
+}
+
+static enum rc take_stops(struct completion_params *p, uint32_t vocab_count, struct api_error *e)
 {
     const json_t *v;
     enum rc rc = RC_OK;
-    unsigned on = p->chat ? ON_CHAT : ON_COMPLETIONS;
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0] && rc == RC_OK; i++)
-        if ((fields[i].on & on) != 0 && (v = get(p->body, fields[i].name)) != NULL)
-            rc = take_field(p, &fields[i], v, e);
-    if (rc == RC_OK && p->chat)
-        rc = settle_chat_logprobs(p, e);
-    if (rc == RC_OK && (int32_t)p->sampling.top_k < 0)
-        p->sampling.top_k = 0;
-    if (rc == RC_OK && (v = get(p->body, "stop")) != NULL)
+    if ((v = get(p->body, "stop")) != NULL)
         rc = take_stop(p, v, e);
     if (rc == RC_OK && (v = get(p->body, "stop_token_ids")) != NULL)
         rc = take_stop_ids(p, v, vocab_count, e);
+    return rc;
+}
+
+/* What says how an answer is to be generated. */
+static enum rc take_text_fields(struct completion_params *p, uint32_t vocab_count,
+                                struct api_error *e)
+{
+    const json_t *v;
+    enum rc rc = RC_OK;
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0] && rc == RC_OK; i++)
+        if ((fields[i].on >> p->kind & 1u) != 0 && (v = get(p->body, fields[i].name)) != NULL)
+            rc = take_field(p, &fields[i], v, e);
+    if (rc == RC_OK && p->kind == API_CHAT)
+        rc = settle_chat_logprobs(p, e);
+    if (p->kind == API_NATIVE && p->logprobs == 0)
+        p->logprobs = -1;
+    if (rc == RC_OK && (int32_t)p->sampling.top_k < 0)
+        p->sampling.top_k = 0;
+    if (rc == RC_OK)
+        rc = take_stops(p, vocab_count, e);
     if (rc == RC_OK && (v = get(p->body, "stream_options")) != NULL)
         rc = take_stream_options(p, v, e);
     if (rc == RC_OK && get(p->body, "logit_bias") != NULL)
         rc = take_bias(p, json_object_get(p->body, "logit_bias"), vocab_count, e);
-    if (rc == RC_OK)
-        rc = check_refused(p, p->body, e);
-    if (rc == RC_OK && !p->chat)
-        rc = take_prompt(p, get(p->body, "prompt"), vocab_count, e);
+    if (rc == RC_OK && (v = get(p->body, "samplers")) != NULL)
+        rc = take_samplers(p, v, e);
+    return rc == RC_OK ? check_refused(p, p->body, e) : rc;
+}
+
+/* What says how a prompt becomes an embedding. */
+static enum rc take_embedding_fields(struct completion_params *p, struct api_error *e)
+{
+    const json_t *v = get(p->body, "encoding_format");
+    const char *word = json_string_value(v);
+    if (v != NULL && word == NULL)
+        return say_kind(e, "encoding_format", "a string", v);
+    p->base64 = word != NULL && strcmp(word, "base64") == 0;
+    if (word != NULL && !p->base64 && strcmp(word, "float") != 0)
+        return api_error_set(e, 400, "invalid_value", "encoding_format",
+                             "encoding_format must be float or base64");
+    if (get(p->body, "dimensions") != NULL)
+        return api_error_set(e, 400, "not_supported", "dimensions",
+                             "dimensions is not supported: embeddings are as wide as the model");
+    v = get(p->body, "pooling");
+    word = json_string_value(v);
+    if (v == NULL)
+        return RC_OK;
+    if (word == NULL)
+        return say_kind(e, "pooling", "a string", v);
+    p->pooling = strcmp(word, "mean") == 0   ? POOLING_MEAN
+                 : strcmp(word, "last") == 0 ? POOLING_LAST
+                                             : POOLING_NONE;
+    return p->pooling != POOLING_NONE
+               ? RC_OK
+               : api_error_set(e, 400, "invalid_value", "pooling", "pooling must be mean or last");
+}
+
+static enum rc take_body(struct completion_params *p, uint32_t vocab_count, struct api_error *e)
+{
+    const json_t *v;
+    bool text = p->kind != API_EMBEDDINGS;
+    enum rc rc = text ? take_text_fields(p, vocab_count, e) : take_embedding_fields(p, e);
+    if (rc == RC_OK && p->kind != API_CHAT)
+        rc = take_prompt(p, vocab_count, e);
     if (rc == RC_OK && (v = get(p->body, "priority")) != NULL)
         rc = take_priority(p, v, e);
+    if (rc == RC_OK && (v = get(p->body, "cache_salt")) != NULL)
+        rc = take_salt(p, v, e);
     if (p->seed == -1)
         p->seed = draw_seed();
     p->sampling.seed = (uint64_t)p->seed;
@@ -493,7 +621,11 @@ static enum rc take_body(struct completion_params *p, uint32_t vocab_count, stru
 struct completion_params completion_params_default(void)
 {
     return (struct completion_params){
-        .sampling = sampling_default(), .n = 1, .max_tokens = 16, .logprobs = -1
+        .prompt_field = "prompt",
+        .sampling = sampling_default(),
+        .n = 1,
+        .max_tokens = 16,
+        .logprobs = -1,
     };
 }
 
@@ -511,12 +643,23 @@ static enum rc copy_bias(struct completion_params *p, struct api_error *e)
     return RC_OK;
 }
 
-static enum rc open_params(struct completion_params *out, json_t *body, bool chat,
+static enum rc open_params(struct completion_params *out, json_t *body, enum api_kind kind,
                            const struct completion_params *defaults, uint32_t vocab_count,
                            struct api_error *error)
 {
+    static const char *const prompt_fields[] = { "prompt", "messages", "prompt", "input" };
     *out = *defaults;
-    out->chat = chat;
+    out->kind = kind;
+    out->prompt_field = prompt_fields[kind];
+    if (kind == API_NATIVE)
+        out->sampling.order = SAMPLING_ORDER_LLAMA_CPP;
+    if (kind == API_EMBEDDINGS) {
+        out->n = 1;
+        out->max_tokens = out->min_tokens = 0;
+        out->logprobs = -1;
+    } else {
+        out->pooling = POOLING_NONE;
+    }
     out->body = NULL;
     out->prompts = NULL;
     out->prompt_count = 0;
@@ -538,14 +681,28 @@ enum rc completion_params_open(struct completion_params *out, json_t *body,
                                const struct completion_params *defaults, uint32_t vocab_count,
                                struct api_error *error)
 {
-    return open_params(out, body, false, defaults, vocab_count, error);
+    return open_params(out, body, API_COMPLETIONS, defaults, vocab_count, error);
 }
 
 enum rc chat_params_open(struct completion_params *out, json_t *body,
                          const struct completion_params *defaults, uint32_t vocab_count,
                          struct api_error *error)
 {
-    return open_params(out, body, true, defaults, vocab_count, error);
+    return open_params(out, body, API_CHAT, defaults, vocab_count, error);
+}
+
+enum rc native_params_open(struct completion_params *out, json_t *body,
+                           const struct completion_params *defaults, uint32_t vocab_count,
+                           struct api_error *error)
+{
+    return open_params(out, body, API_NATIVE, defaults, vocab_count, error);
+}
+
+enum rc embedding_params_open(struct completion_params *out, json_t *body,
+                              const struct completion_params *defaults, uint32_t vocab_count,
+                              struct api_error *error)
+{
+    return open_params(out, body, API_EMBEDDINGS, defaults, vocab_count, error);
 }
 
 void completion_params_close(struct completion_params *p)

@@ -51,3 +51,30 @@ bool token_text(const struct tokenizer *t, int32_t id, struct text *out)
         mem_free(bytes);
     return rc == RC_OK;
 }
+
+static json_t *bytes_json(const struct tokenizer *t, int32_t id)
+{
+    char small[256];
+    json_t *list = json_array();
+    bool failed = list == NULL;
+    size_t len = tokenizer_piece(t, id, true, small, sizeof small);
+    for (size_t i = 0; i < len && i < sizeof small && !failed; i++)
+        failed = json_array_append_new(list, json_integer((unsigned char)small[i])) != 0;
+    if (!failed)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+json_t *token_json(const struct tokenizer *t, int32_t id, float logprob, bool with_id,
+                   struct text *key)
+{
+    if (!token_text(t, id, key))
+        return NULL;
+    json_t *out = json_pack("{s:s%, s:o, s:o}", "token", key->data, key->len, "logprob",
+                            logprob_json(logprob), "bytes", bytes_json(t, id));
+    if (!with_id || json_object_set_new(out, "id", json_integer(id)) == 0)
+        return out;
+    json_decref(out);
+    return NULL;
+}

@@ -26,4 +26,8 @@ bool token_text(const struct tokenizer *t, int32_t id, struct text *out);
 
 json_t *logprob_json(float value);
 
+/* token_json - {"token", "logprob", "bytes"}, and "id" where a dialect has it; key is scratch. */
+json_t *token_json(const struct tokenizer *t, int32_t id, float logprob, bool with_id,
+                   struct text *key);
+
 #endif

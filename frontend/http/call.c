@@ -26,7 +26,7 @@ static void destroy(struct call *call)
     text_close(&call->body);
     text_close(&call->frames);
     mem_free(call->choices);
-    s->live -= call->choice_count;
+    s->live -= call->places;
     s->waiting_count -= call->state == CALL_WAITING;
     *(call->prev != NULL ? &call->prev->next : &s->calls) = call->next;
     *(call->next != NULL ? &call->next->prev : &s->calls_last) = call->prev;
@@ -323,7 +323,17 @@ static enum priority class_of(enum priority best, enum priority asked)
     return ranks[asked] > ranks[best] ? asked : best;
 }
 
-/* Whether there is room for its requests. */
+/* Inputs of an embeddings request that count as one request: they generate nothing. */
+enum { EMBEDDINGS_PER_PLACE = 32 };
+
+static uint32_t places_of(const struct completion *c)
+{
+    if (c->params.pooling == POOLING_NONE)
+        return c->choice_count;
+    return (c->choice_count + EMBEDDINGS_PER_PLACE - 1) / EMBEDDINGS_PER_PLACE;
+}
+
+/* Whether there is room for its requests: all of them begin, or none. */
 static bool admit(struct call *call, struct api_error *error)
 {
     struct server *s = call->server;
@@ -333,7 +343,8 @@ static bool admit(struct call *call, struct api_error *error)
         api_error_set(error, 503, "draining", NULL, "the server is shutting down");
         return false;
     }
-    if (s->live > 0 && s->live + completion->choice_count > room) {
+    uint32_t places = places_of(completion);
+    if (s->live > 0 && s->live + places > room) {
         api_error_set(error, 429, "queue_full", NULL,
                       "%u requests run or wait, at most %u may: try again later", s->live, room);
         return false;
@@ -346,7 +357,8 @@ static bool admit(struct call *call, struct api_error *error)
     completion->priority = class_of(call->api.priority, completion->params.priority);
     completion->tenant = call->api.tenant;
     call->choice_count = completion->choice_count;
-    s->live += call->choice_count;
+    call->places = places;
+    s->live += places;
     return true;
 }
 

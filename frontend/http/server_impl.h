@@ -68,6 +68,7 @@ struct call {
     struct text frames;
     struct call_choice *choices;
     uint32_t choice_count;
+    uint32_t places;            /* that it takes among all that run or wait */
     uint64_t began_us, sent_us; /* sent: the last bytes of the stream */
 };
 

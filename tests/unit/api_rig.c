@@ -18,6 +18,7 @@ void api_rig_open(struct api_rig *r, const char *template_source)
     assert_int_equal(warning.code != RC_OK, template_source == NULL);
     r->chat_defaults = r->defaults;
     r->chat_defaults.max_tokens = -1;
+    r->call = (struct api_call){ .id = "0123abcd", .created = 7, .user = r };
     r->context = (struct api_context){ .engine = &r->replay.engine,
                                        .defaults = &r->defaults,
                                        .chat_defaults = &r->chat_defaults,
@@ -34,12 +35,11 @@ void api_rig_close(struct api_rig *r)
 
 static enum rc open_job(struct api_rig *r, void **job, const struct dialect *d, const char *body)
 {
-    struct api_call call = { .id = "0123abcd", .created = 7, .user = r };
     json_error_t where;
     json_t *json = json_loads(body, JSON_ALLOW_NUL, &where);
     if (json == NULL)
         fail_msg("%s in %s", where.text, body);
-    enum rc rc = d->open(job, &r->context, &call, json, &r->error);
+    enum rc rc = d->open(job, &r->context, &r->call, json, &r->error);
     json_decref(json);
     return rc;
 }
@@ -105,12 +105,11 @@ const char *api_rig_stream(struct api_rig *r, const struct dialect *d, const cha
 /* Runs with the n-th allocation failing; true when there was none. */
 static bool starve_once(struct api_rig *r, const struct dialect *d, json_t *json, uint64_t n)
 {
-    struct api_call call = { .id = "0123abcd", .created = 7, .user = r };
     void *job;
     struct sched *sched = r->replay.engine.sched;
     r->frames.len = 0;
     mem_fail_after(n);
-    enum rc rc = d->open(&job, &r->context, &call, json, &r->error);
+    enum rc rc = d->open(&job, &r->context, &r->call, json, &r->error);
     if (rc != RC_OK) {
         mem_fail_after(0);
         assert_int_equal(r->error.status, 500);

@@ -15,8 +15,9 @@ struct api_rig {
     struct chat_model chat;
     struct completion_params defaults, chat_defaults;
     struct api_context context;
-    struct text frames; /* of the last stream */
-    json_t *json;       /* of the last body or error */
+    struct api_call call; /* of every request */
+    struct text frames;   /* of the last stream */
+    json_t *json;         /* of the last body or error */
     struct api_error error;
 };
 

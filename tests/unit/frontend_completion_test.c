@@ -239,21 +239,23 @@ static void test_completion_refuses_what_cannot_fit(void **state)
     json_decref(body);
 }
 
+/* The choices of a prompt begin together or not at all; prompts one after the other. */
 static void test_completion_more_choices_than_room(void **state)
 {
     (void)state;
     replay_rig_answer(&rig, IDS(REPLAY_FOUR, REPLAY_EOS));
     struct completion c;
-    open_completion(&c, "{\"prompt\": \"x\", \"n\": 20}"); /* the scheduler holds 8 */
+    /* the scheduler holds 8 */
+    open_completion(&c, "{\"prompt\": [\"x\", \"y\", \"z\"], \"n\": 3}");
     assert_int_equal(completion_submit(&c), RC_FULL);
-    assert_int_equal(c.submitted_count, 8);
+    assert_int_equal(c.submitted_count, 6);
     assert_false(completion_take(&c));
     completion_cancel(&c);
     for (int i = 0; i < 100 && c.ended_count < c.submitted_count; i++) {
         sched_step(rig.engine.sched);
         (void)completion_take(&c);
     }
-    assert_int_equal(c.ended_count, 8);
+    assert_int_equal(c.ended_count, 6);
     completion_close(&c);
     drain_events();
     struct sched_stats stats = sched_stats_get(rig.engine.sched);

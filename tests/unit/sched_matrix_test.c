@@ -2,11 +2,14 @@
 /* One request, one answer, in the real engine: tokens and log-probabilities of a request are the
  * same bits cold and alone as when its blocks come from the cache, from part of another block, from
  * a request beside it, from a second computation after a preemption, or from a file of an earlier
- * process. Each case shows by counters that it went that way. */
+ * process; and so are embeddings of the same prompts. Each case shows by counters that it went that
+ * way. */
 #include "tests/unit/test.h"
 
 #include <unistd.h>
 
+#include "frontend/api/pooled.h"
+#include "kernels/dequant.h"
 #include "kernels/exec_cpu.h"
 #include "kvpool/blockfile.h"
 #include "kvpool/store.h"
@@ -17,6 +20,7 @@
 #define REQUESTS 6u
 #define PROMPT_MAX 100u
 #define OUTPUT 70u
+#define WIDTH 64u
 #define ROOMY 128u /* blocks */
 #define SCARCE 12u /* two requests and a half */
 
@@ -49,6 +53,7 @@ struct way {
 static int32_t prompts[REQUESTS][PROMPT_MAX];
 static uint32_t prompt_count[REQUESTS];
 static struct answer right[REQUESTS];
+static float right_embedding[2][REQUESTS][WIDTH]; /* mean, last */
 
 #define OK(call)                                                                                   \
     do                                                                                             \
@@ -268,6 +273,163 @@ static void test_restart_from_disk(void **state)
     }
 }
 
+/* --- embeddings --- */
+
+static struct request *submit_embedding(struct machine *m, uint32_t i, bool last, struct pooled *to)
+{
+    struct fault fault = { 0 };
+    struct request *r;
+    struct request_params p = { .prompt = prompts[i],
+                                .prompt_count = prompt_count[i],
+                                .sampling = sampling_default(),
+                                .on_hidden = pooled_add,
+                                .on_hidden_ctx = to,
+                                .hidden_from = last ? prompt_count[i] - 1 : 0 };
+    OK(sched_submit(&r, m->sched, &p, &fault));
+    return r;
+}
+
+/* Takes the embedding of a finished request; how many tokens were not computed for it. */
+static uint32_t take_embedding(struct machine *m, struct request *r, const struct pooled *from,
+                               float *out)
+{
+    assert_int_equal(request_finish(r), FINISH_LENGTH);
+    assert_int_equal(request_output_count(r), 0);
+    uint32_t cached = request_cached_count(r);
+    sched_release(m->sched, r);
+    pooled_vector(from, out);
+    return cached;
+}
+
+/* Every prompt is embedded while all are answered, in scarce memory and with preemptions, too.
+ * A mean needs every row, the last state one: the others it takes from the cache. */
+static void embed_beside(struct machine *m, bool last)
+{
+    struct request *text[REQUESTS], *r[REQUESTS];
+    struct pooled *pooled;
+    struct answer a;
+    float v[WIDTH];
+    uint32_t cached = 0;
+    assert_int_equal(pooled_open(&pooled, REQUESTS, WIDTH), RC_OK);
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        text[i] = submit(m, i);
+        r[i] = submit_embedding(m, i, last, &pooled[i]);
+    }
+    while (sched_step(m->sched)) {
+    }
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        cached += take_embedding(m, r[i], &pooled[i], v);
+        if (memcmp(v, right_embedding[last][i], sizeof v) != 0)
+            fail_msg("embedding %u (%s) differs from its run alone", i, last ? "last" : "mean");
+        take(m, text[i], &a);
+        if (memcmp(&a, &right[i], sizeof a) != 0)
+            fail_msg("request %u differs from its run alone", i);
+    }
+    assert_true(last ? cached > 0 : cached == 0);
+    while (sched_next_event(m->sched, 0) != NULL) {
+    }
+    pooled_close(pooled);
+}
+
+static void test_embeddings(void **state)
+{
+    (void)state;
+    uint64_t preempted = 0;
+    for (size_t n = 0; n < 2 * WAYS; n++) {
+        struct machine m;
+        struct way w = ways[n / 2];
+        if (n % 2 == 1) {
+            w.blocks = SCARCE;
+            w.chaos_preempt = 3;
+        }
+        machine_open(&m, &w);
+        embed_beside(&m, false);
+        embed_beside(&m, true);
+        preempted += sched_stats_get(m.sched).preemptions;
+        machine_close(&m);
+    }
+    assert_true(preempted > 0);
+}
+
+/* What was seen at the positions of a prompt. */
+struct seen {
+    const struct model *model;
+    float hidden[WIDTH];
+    uint32_t hidden_next, logits_next;
+    double distance, square; /* of logits from the output matrix times the hidden state */
+};
+
+static void see_hidden(void *ctx, uint32_t position, const float *hidden)
+{
+    struct seen *s = ctx;
+    assert_int_equal(position, s->hidden_next++);
+    memcpy(s->hidden, hidden, sizeof s->hidden);
+}
+
+static void see_logits(void *ctx, uint32_t position, const float *logits)
+{
+    struct seen *s = ctx;
+    const struct weight *w = &s->model->output;
+    float row[WIDTH];
+    assert_int_equal(position, s->logits_next++);
+    assert_int_equal(s->logits_next, s->hidden_next); /* one row a step, its hidden state first */
+    for (uint32_t t = 0; t < w->rows; t++) {
+        double dot = 0;
+        dequant_row(w->type, w->data + t * w->row_bytes, row, WIDTH);
+        for (uint32_t k = 0; k < WIDTH; k++)
+            dot += (double)row[k] * (double)s->hidden[k];
+        s->distance += (dot - (double)logits[t]) * (dot - (double)logits[t]);
+        s->square += dot * dot;
+    }
+}
+
+/* A hidden state times the output matrix is the logits, but for the rounding of its int8. */
+static void test_hidden_states_give_the_logits(void **state)
+{
+    (void)state;
+    struct machine m;
+    struct request *r;
+    struct fault fault = { 0 };
+    machine_open(&m, &(struct way){ .threads = 2, .chunk = 1, .blocks = ROOMY });
+    struct seen seen = { .model = m.model };
+    struct request_params p = { .prompt = prompts[0],
+                                .prompt_count = prompt_count[0],
+                                .sampling = sampling_default(),
+                                .on_hidden = see_hidden,
+                                .on_hidden_ctx = &seen,
+                                .on_logits = see_logits,
+                                .on_logits_ctx = &seen };
+    OK(sched_submit(&r, m.sched, &p, &fault));
+    while (sched_step(m.sched)) {
+    }
+    sched_release(m.sched, r);
+    assert_int_equal(seen.hidden_next, prompt_count[0]);
+    assert_int_equal(seen.logits_next, prompt_count[0]);
+    assert_true(seen.square > 0 && seen.distance / seen.square < 1e-3);
+    machine_close(&m);
+}
+
+/* Alone; and what it is: of length 1, and not the same for other prompts or the other pooling. */
+static void embed_alone(struct machine *m, uint32_t i)
+{
+    for (int last = 0; last < 2; last++) {
+        struct pooled *pooled;
+        float *v = right_embedding[last][i];
+        double square = 0;
+        assert_int_equal(pooled_open(&pooled, 1, WIDTH), RC_OK);
+        struct request *r = submit_embedding(m, i, last == 1, pooled);
+        while (sched_step(m->sched)) {
+        }
+        (void)take_embedding(m, r, pooled, v);
+        for (uint32_t k = 0; k < WIDTH; k++)
+            square += (double)v[k] * (double)v[k];
+        assert_float_equal(square, 1, 1e-5);
+        pooled_close(pooled);
+    }
+    assert_true(memcmp(right_embedding[0][i], right_embedding[1][i], sizeof(float) * WIDTH) != 0);
+    assert_true(i == 0 || memcmp(right_embedding[0][i], right_embedding[0][0], 64) != 0);
+}
+
 static void write_model(void)
 {
     struct mkmodel_spec spec;
@@ -277,7 +439,7 @@ static void write_model(void)
     close(fd);
     assert_true(mkmodel_shape(&spec, "tiny") && mkmodel_type(&spec, "Q4_0"));
     spec.seed = 5;
-    spec.width = 64;
+    spec.width = WIDTH;
     spec.ffn = 96;
     spec.layers = 2;
     spec.heads = 4;
@@ -299,8 +461,7 @@ static int prepare(void **state)
     for (uint32_t i = 0; i < REQUESTS; i++) {
         prompt_count[i] = i == 0 ? PROMPT_MAX : 70 + dice_below(&d, 30);
         for (uint32_t k = 0; k < PROMPT_MAX; k++)
-            prompts[i][k] =
-                i > 0 && i < 4 && k < 50 ? prompts[0][k] : (int32_t)dice_below(&d, 264);
+            prompts[i][k] = i > 0 && i < 4 && k < 50 ? prompts[0][k] : (int32_t)dice_below(&d, 264);
     }
     for (uint32_t i = 0; i < REQUESTS; i++) {
         struct machine m;
@@ -309,6 +470,7 @@ static int prepare(void **state)
         while (sched_step(m.sched)) {
         }
         assert_int_equal(take(&m, r, &right[i]), 0);
+        embed_alone(&m, i);
         machine_close(&m);
     }
     return 0;
@@ -324,9 +486,14 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prefix_hit),        cmocka_unit_test(test_partial_fork),
-        cmocka_unit_test(test_in_flight_share),   cmocka_unit_test(test_preempt_recompute),
-        cmocka_unit_test(test_preempt_swap),      cmocka_unit_test(test_restart_from_disk),
+        cmocka_unit_test(test_prefix_hit),
+        cmocka_unit_test(test_partial_fork),
+        cmocka_unit_test(test_in_flight_share),
+        cmocka_unit_test(test_preempt_recompute),
+        cmocka_unit_test(test_preempt_swap),
+        cmocka_unit_test(test_restart_from_disk),
+        cmocka_unit_test(test_embeddings),
+        cmocka_unit_test(test_hidden_states_give_the_logits),
     };
     return cmocka_run_group_tests(tests, prepare, clean);
 }
