@@ -40,6 +40,20 @@ void table_truncate(struct block_table *t, struct kvpool *p, uint32_t block_coun
         kvpool_drop_block(p, (struct block_id){ t->blocks[--t->count] });
 }
 
+uint32_t table_sole(const struct block_table *t, const struct kvpool *p, uint32_t *lost)
+{
+    uint32_t blocks = 0;
+    *lost = 0;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const struct block *b = &p->blocks[t->blocks[i]];
+        if (b->ref - b->pins != 1)
+            continue;
+        blocks++;
+        *lost += b->slot == SLOT_NONE ? b->valid : 0;
+    }
+    return blocks;
+}
+
 void table_park(struct block_table *t, struct kvpool *p)
 {
     for (uint32_t i = 0; p->store != NULL && i < t->count; i++) {

@@ -30,6 +30,10 @@ enum rc table_extend(struct block_table *t, struct kvpool *p, uint32_t token_cou
 /* table_truncate - drops entries from the tail until block_count are left. */
 void table_truncate(struct block_table *t, struct kvpool *p, uint32_t block_count);
 
+/* table_sole - its blocks that no other table holds: to be had when it goes. In *lost the computed
+ * tokens in them that no slot of the store has. */
+uint32_t table_sole(const struct block_table *t, const struct kvpool *p, uint32_t *lost);
+
 /* table_park - drops all entries of a sequence that will want them again: with a store, its whole
  * blocks are written before they are evicted. */
 void table_park(struct block_table *t, struct kvpool *p);

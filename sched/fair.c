@@ -19,8 +19,6 @@
 #include "core/must.h"
 #include "sched/record.h"
 
-#define ROW_WEIGHT 64u /* in the share of a step: a row counts as much as 64 x 64 keys read ... */
-#define PAIRS_SHIFT 6  /* ... */
 #define WEIGHT_UNIT 8u /* used_us of a class grows by WEIGHT_UNIT / weight for each microsecond */
 
 static const uint8_t class_weight[CLASSES] = { 8, 4, 1, 1 };
@@ -259,9 +257,7 @@ uint32_t fair_part(const struct sched *s)
 
 static int64_t weight_of(const struct request *r, const struct batch_span *span)
 {
-    return (int64_t)(span->row_count * ROW_WEIGHT +
-                     (cost_pairs(span->pos_begin, span->row_count) >> PAIRS_SHIFT) +
-                     r->seq.table.count);
+    return (int64_t)(cost_work(span->pos_begin, span->row_count) + r->seq.table.count);
 }
 
 void fair_charge(struct sched *s, const struct plan *plan, uint64_t us)
