@@ -170,8 +170,8 @@ void admit_yield(struct sched *s)
         preempt(s, v);
 }
 
-/* Looks at some of a queue, on from where it stopped last time. */
-static void expire_waiting(struct sched *s, struct queue *q)
+/* Looks at some of a queue, waiting or pinned, on from where it stopped last time. */
+static void expire_some(struct sched *s, struct queue *q)
 {
     uint32_t looks = q->count < LOOKS ? q->count : LOOKS;
     for (; looks > 0; looks--) {
@@ -181,7 +181,8 @@ static void expire_waiting(struct sched *s, struct queue *q)
         q->cursor = r->seq.next;
         if (s->now_us >= r->seq.end_by_us)
             sequence_finish(s, r, FINISH_EXPIRED, RC_OK);
-        else if (s->now_us >= r->seq.first_by_us && r->seq.class < CLASS_BATCH && !r->seq.elder)
+        else if (r->seq.state == SEQ_WAITING && s->now_us >= r->seq.first_by_us &&
+                 r->seq.class < CLASS_BATCH && !r->seq.elder)
             fair_demote(s, r);
     }
 }
@@ -193,6 +194,7 @@ void admit_expire(struct sched *s)
     for (uint32_t i = s->running_count; i-- > 0;)
         if (s->now_us >= s->running[i]->seq.end_by_us)
             sequence_finish(s, s->running[i], FINISH_EXPIRED, RC_OK);
-    expire_waiting(s, &s->waiting);
-    expire_waiting(s, &s->spare);
+    expire_some(s, &s->waiting);
+    expire_some(s, &s->spare);
+    expire_some(s, &s->pinned);
 }

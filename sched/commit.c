@@ -108,7 +108,9 @@ void commit_step(struct sched *s, const struct plan *plan, enum rc rc)
             seq->scored = scored;
         note_progress(r, span->row_count, s->now_us);
         enum finish finish = finish_of(r);
-        if (finish != FINISH_NONE)
+        if (finish == FINISH_LENGTH && r->params.pin)
+            sequence_pin(s, r);
+        else if (finish != FINISH_NONE)
             sequence_finish(s, r, finish, RC_OK);
     }
     count_up(&s->counters.rows, b->row_count);

@@ -53,6 +53,12 @@ void event_progress(struct request *r, uint32_t computed)
     publish(r, 0);
 }
 
+void event_pinned(struct request *r, uint64_t now_us)
+{
+    atomic_store_explicit(&r->first_token_us, now_us, memory_order_relaxed);
+    publish(r, 0);
+}
+
 void event_finish(struct request *r, enum finish finish, enum rc error, uint64_t now_us)
 {
     r->error = error;
@@ -106,6 +112,11 @@ int32_t request_token(const struct request *r, uint32_t index)
 uint32_t request_progress(const struct request *r)
 {
     return atomic_load_explicit(&r->progress, memory_order_relaxed);
+}
+
+bool request_pinned(const struct request *r)
+{
+    return r->params.pin && atomic_load_explicit(&r->first_token_us, memory_order_relaxed) > 0;
 }
 
 uint32_t request_cached_count(const struct request *r)

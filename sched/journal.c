@@ -82,6 +82,8 @@ static const struct field sched_fields[] = {
     FIELD(struct journal_sched, config.requests_max),
     FIELD(struct journal_sched, config.patience_us),
     FIELD(struct journal_sched, config.no_prefix_cache),
+    FIELD(struct journal_sched, config.pin_tokens),
+    FIELD(struct journal_sched, config.pin_tenant_tokens),
     FIELD(struct journal_sched, config.chaos_preempt_steps),
     FIELD(struct journal_sched, config.chaos_alloc),
     FIELD(struct journal_sched, limits.rows_max),
@@ -528,7 +530,8 @@ void journal_note_request(struct journal *j, const struct request_params *p, uin
         return;
     put_kind(j, JOURNAL_REQUEST);
     put(j, (uint64_t)cancelled | (uint64_t)p->prompt_logprobs << 1 |
-               (uint64_t)(p->on_logits != NULL) << 2 | (uint64_t)(p->on_hidden != NULL) << 3);
+               (uint64_t)(p->on_logits != NULL) << 2 | (uint64_t)(p->on_hidden != NULL) << 3 |
+               (uint64_t)p->pin << 4);
     put(j, arrival_us);
     put(j, salt);
     put(j, p->tenant);
@@ -562,6 +565,7 @@ enum rc journal_take_request(struct journal *j, struct journal_request *r, int32
     r->scores = (flags & 2) != 0;
     r->logits = (flags & 4) != 0;
     r->hidden = (flags & 8) != 0;
+    p->pin = (flags & 16) != 0;
     r->arrival_us = journal_take_value(j);
     p->cache_salt = journal_take_value(j);
     p->tenant = journal_take_value(j);

@@ -27,6 +27,7 @@ enum seq_state {
     SEQ_NEW,     /* in the inbox: not seen by the scheduler yet */
     SEQ_WAITING, /* in the queue, holds no block */
     SEQ_RUNNING, /* in the running list, holds its blocks */
+    SEQ_PINNED,  /* its prompt is computed, and its whole blocks are kept */
     SEQ_DONE,    /* its finish is published; the scheduler never touches it again */
     SEQ_STATES
 };
@@ -110,6 +111,7 @@ struct counters {
     _Atomic uint64_t preemptions, engine_us, plan_us;
     _Atomic uint64_t cached_tokens, io_waits, relieved_blocks;
     _Atomic uint32_t running, waiting, blocks_free, blocks_cached, step_us, free_rows;
+    _Atomic uint32_t pins, blocks_pinned;
 };
 
 struct queue {
@@ -137,6 +139,8 @@ struct sched {
 
     /* the scheduler thread's */
     struct queue waiting, spare; /* the second of spare requests */
+    struct queue pinned;
+    uint32_t blocks_pinned;
     struct fair fair;
     struct request **running; /* [rows_max], by rank and order: who gives way is behind */
     struct request **prompts; /* [rows_max] scratch */
@@ -168,6 +172,7 @@ struct sched {
     pthread_mutex_t registry_lock; /* never held on the step path */
     struct request *registry;      /* every live record */
     uint32_t registry_count;
+    uint32_t pin_tokens; /* bounds those of the registry; constant */
 };
 
 /* request.c: records. */
@@ -180,6 +185,7 @@ void request_free(struct request *r);
 /* event.c: what is published. */
 void event_token(struct request *r, const struct batch_result *result, uint64_t now_us);
 void event_progress(struct request *r, uint32_t computed);
+void event_pinned(struct request *r, uint64_t now_us);
 void event_finish(struct request *r, enum finish finish, enum rc error, uint64_t now_us);
 static inline bool request_cancelled(const struct request *r)
 {
@@ -190,7 +196,13 @@ static inline bool request_cancelled(const struct request *r)
 void sequence_wait(struct sched *s, struct request *r); /* new or preempted: into the queue */
 /* out of the queue, to run; blocks are there */
 void sequence_admit(struct sched *s, struct request *r);
+void sequence_pin(struct sched *s, struct request *r); /* its prompt is computed, and stays */
 void sequence_finish(struct sched *s, struct request *r, enum finish finish, enum rc error);
+/* Blocks that it holds when it is pinned: the whole ones of its prompt. */
+static inline uint32_t sequence_pin_blocks(const struct request *r)
+{
+    return r->params.prompt_count / KV_BLOCK_TOKENS;
+}
 /* What the pool has to know of it. */
 struct prefix_view sequence_view(const struct request *r);
 /* Whether a stands before b in the running list. */

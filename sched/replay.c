@@ -49,6 +49,8 @@ static enum rc open_sched(struct player *p, struct fault *fault)
     if (rc != RC_OK)
         return rc;
     p->ctx_tokens = sched_ctx_tokens(p->sched);
+    p->sched->pin_tokens = UINT32_MAX; /* pins were within the limits when they were submitted */
+    p->sched->config.pin_tenant_tokens = 0;
     p->tokens = mem_alloc_array(p->ctx_tokens, sizeof *p->tokens);
     return p->tokens != NULL ? RC_OK : fault_set(fault, RC_NO_MEMORY, "replay: out of memory");
 }

@@ -86,6 +86,20 @@ static enum rc check_tokens(const struct request_params *p, uint32_t vocab_count
     return RC_OK;
 }
 
+static enum rc check_pin(const struct sched *s, const struct request_params *p, struct fault *fault)
+{
+    if (s->config.no_prefix_cache)
+        return fault_set(fault, RC_INVALID, "pin: there is no prefix cache");
+    if (s->pin_tokens == 0)
+        return fault_set(fault, RC_LIMIT, "pin: 0 tokens are kept for pins");
+    if (p->max_tokens > 0)
+        return fault_set(fault, RC_INVALID, "pin: max_tokens is %u, not 0", p->max_tokens);
+    if (p->prompt_count < KV_BLOCK_TOKENS)
+        return fault_set(fault, RC_INVALID, "pin: %u tokens, blocks have %u", p->prompt_count,
+                         KV_BLOCK_TOKENS);
+    return RC_OK;
+}
+
 static enum rc check_params(const struct sched *s, const struct request_params *p,
                             struct fault *fault)
 {
@@ -110,7 +124,8 @@ static enum rc check_params(const struct sched *s, const struct request_params *
     if (p->on_hidden != NULL && p->hidden_from >= p->prompt_count)
         return fault_set(fault, RC_INVALID, "hidden states from position %u of a prompt of %u",
                          p->hidden_from, p->prompt_count);
-    return sampling_check(&p->sampling, vocab_count, fault);
+    rc = p->pin ? check_pin(s, p, fault) : RC_OK;
+    return rc == RC_OK ? sampling_check(&p->sampling, vocab_count, fault) : rc;
 }
 
 static uint32_t output_max_of(const struct sched *s, const struct request_params *p)

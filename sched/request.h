@@ -45,6 +45,9 @@ struct request_params {
     uint64_t ttft_us; /* wished time to the first token, from the submission: orders requests of one
                            * tenant; when it is missed the request goes on as batch. 0 = no wish */
     uint64_t deadline_us; /* after that, from the submission, it ends wherever it is. 0 = never */
+    /* With max_tokens 0: when the prompt is computed, its whole blocks stay where they are,
+     * whatever else needs memory, until request_cancel or the deadline; sched_config.pin_tokens. */
+    bool pin;
     uint32_t top_count;   /* top log-probabilities per token, <= OUTPUT_TOP_MAX */
     bool logprobs;        /* log-probability of each output token */
     bool prompt_logprobs; /* and of each prompt token but the first */
@@ -83,6 +86,7 @@ const struct token_logprob *request_prompt_top(const struct request *r, uint32_t
 /* FINISH_NONE until all tokens are published */
 enum finish request_finish(const struct request *r);
 enum rc request_error(const struct request *r);
+bool request_pinned(const struct request *r); /* its blocks were pinned; there was an event */
 void *request_user(const struct request *r);
 uint32_t request_choice(const struct request *r); /* its place among the choices of one prompt */
 uint32_t request_prompt_count(const struct request *r);

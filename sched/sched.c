@@ -74,6 +74,9 @@ enum rc sched_open(struct sched **out, const struct sched_config *config, struct
 {
     *out = NULL;
     enum rc rc = check_config(config, &executor.limits, fault);
+    if (rc == RC_OK && kv_blocks_for(config->pin_tokens) >= kvpool_block_count(pool))
+        rc = fault_set(fault, RC_INVALID, "pins of %u tokens leave nothing of a KV pool of %u",
+                       config->pin_tokens, kvpool_block_count(pool) * KV_BLOCK_TOKENS);
     if (rc != RC_OK)
         return rc;
     struct sched *s = mem_alloc(sizeof *s);
@@ -94,7 +97,9 @@ enum rc sched_open(struct sched **out, const struct sched_config *config, struct
     }
     cost_open(&s->cost);
     kvpool_keep_cached(pool, !config->no_prefix_cache);
-    uint64_t pool_tokens = (uint64_t)kvpool_block_count(pool) * KV_BLOCK_TOKENS;
+    uint64_t pool_tokens =
+        (uint64_t)(kvpool_block_count(pool) - kv_blocks_for(config->pin_tokens)) * KV_BLOCK_TOKENS;
+    s->pin_tokens = config->pin_tokens;
     s->ctx_tokens = min_u32(config->ctx_tokens, executor.limits.ctx_max);
     if (s->ctx_tokens > pool_tokens)
         s->ctx_tokens = (uint32_t)pool_tokens;
@@ -119,7 +124,7 @@ void sched_close(struct sched *s)
     while (s->registry != NULL) {
         struct request *r = s->registry;
         s->registry = r->registry_next;
-        if (r->seq.state == SEQ_RUNNING)
+        if (r->seq.state == SEQ_RUNNING || r->seq.state == SEQ_PINNED)
             table_truncate(&r->seq.table, s->pool, 0);
         request_free(r);
     }
@@ -152,14 +157,41 @@ static void registry_return(struct sched *s, uint32_t count)
     pthread_mutex_unlock(&s->registry_lock);
 }
 
-static void registry_add(struct sched *s, struct request *r)
+/* Whether r, a pin, is within the limits beside those that have not ended. Under the lock. */
+static enum rc pin_fits(const struct sched *s, const struct request *r, struct fault *fault)
+{
+    uint64_t all = 0, own = 0;
+    uint32_t wanted = sequence_pin_blocks(r) * KV_BLOCK_TOKENS;
+    uint32_t most = s->config.pin_tenant_tokens > 0 ? s->config.pin_tenant_tokens : s->pin_tokens;
+    for (const struct request *o = s->registry; o != NULL; o = o->registry_next) {
+        uint32_t held = o->params.pin ? sequence_pin_blocks(o) * KV_BLOCK_TOKENS : 0;
+        if (held == 0 || request_finish(o) != FINISH_NONE)
+            continue;
+        all += held;
+        own += o->params.tenant == r->params.tenant ? held : 0;
+    }
+    if (own + wanted > most)
+        return fault_set(fault, RC_LIMIT,
+                         "pin of %u tokens: the tenant holds %u of the %u that it may", wanted,
+                         (uint32_t)own, most);
+    if (all + wanted > s->pin_tokens)
+        return fault_set(fault, RC_LIMIT, "pin of %u tokens: %u of the %u for all pins are taken",
+                         wanted, (uint32_t)all, s->pin_tokens);
+    return RC_OK;
+}
+
+static enum rc registry_add(struct sched *s, struct request *r, struct fault *fault)
 {
     pthread_mutex_lock(&s->registry_lock);
-    r->registry_next = s->registry;
-    if (s->registry != NULL)
-        s->registry->registry_prev = r;
-    s->registry = r;
+    enum rc rc = r->params.pin ? pin_fits(s, r, fault) : RC_OK;
+    if (rc == RC_OK) {
+        r->registry_next = s->registry;
+        if (s->registry != NULL)
+            s->registry->registry_prev = r;
+        s->registry = r;
+    }
     pthread_mutex_unlock(&s->registry_lock);
+    return rc;
 }
 
 /* Choice i of a group: one prompt, one place in the prefix cache, a draw of its own. */
@@ -185,24 +217,32 @@ enum rc sched_submit_group(struct request **out, uint32_t count, struct sched *s
 {
     must(s->magic == SCHED_MAGIC);
     must(count > 0);
+    if (params->pin && count > 1)
+        return fault_set(fault, RC_INVALID, "pin: %u choices, one is possible", count);
     if (!registry_reserve(s, count))
         return fault_set(fault, RC_FULL, "no room for %u more requests: at most %u may be live",
                          count, s->config.requests_max);
     uint64_t salt = atomic_fetch_add_explicit(&s->salt_next, 1, memory_order_relaxed);
-    for (uint32_t i = 0; i < count; i++) {
-        enum rc rc = make_choice(&out[i], s, params, i, salt, fault);
-        if (rc == RC_OK)
-            continue;
-        while (i > 0)
-            request_free(out[--i]);
+    enum rc rc = RC_OK;
+    uint32_t made = 0, added = 0;
+    while (rc == RC_OK && made < count) {
+        rc = make_choice(&out[made], s, params, made, salt, fault);
+        made += rc == RC_OK;
+    }
+    while (rc == RC_OK && added < count) {
+        rc = registry_add(s, out[added], fault);
+        added += rc == RC_OK; /* one that may be refused comes alone */
+    }
+    if (rc != RC_OK) {
+        while (made > 0)
+            request_free(out[--made]);
         registry_return(s, count);
         count_up(&s->counters.refused, 1);
         return rc;
     }
     count_up(&s->counters.submitted, count);
     for (uint32_t i = 0; i < count; i++) {
-        registry_add(s, out[i]);
-        enum rc rc = ring_push(s->inbox, out[i]);
+        rc = ring_push(s->inbox, out[i]);
         must(rc == RC_OK); /* two entries for every record: itself and one cancel notice */
     }
     return RC_OK;

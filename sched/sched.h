@@ -19,8 +19,8 @@ struct sched;
 struct journal;
 
 struct sched_config {
-    uint32_t ctx_tokens;          /* -c: tokens a request may have, prompt and output */
-    uint32_t rows_max;            /* --max-rows: sequences that run at once */
+    uint32_t ctx_tokens; /* -c: tokens a request may have, prompt and output */
+    uint32_t rows_max;   /* --max-rows: sequences that run at once */
     /* More than so many only while weights are read from disk as a step computes, and computing
      * for one more takes no longer than that (executor_pace); 0 = rows_max */
     uint32_t rows_calm;
@@ -29,9 +29,11 @@ struct sched_config {
     uint32_t itl_us;       /* --itl-ms: while tokens stream, prompts get what lets a step end in
                                    * this time; 0 = step_prefill_tokens in every step */
     uint32_t requests_max; /* live requests, queued ones included */
-    /* --no-prefix-cache: no request takes over what another computed */
-    uint64_t patience_us; /* who waits longer goes before everybody; 0 = half a minute */
-    bool no_prefix_cache;
+    uint64_t patience_us;  /* who waits longer goes before everybody; 0 = half a minute */
+    bool no_prefix_cache;  /* --no-prefix-cache: no request takes over what another computed */
+    /* What pinned prompts may hold together, kept from the pool that requests are promised; 0 =
+     * nothing is pinned. And those of one tenant; 0 = all of it */
+    uint32_t pin_tokens, pin_tenant_tokens;
     struct journal *journal; /* --log-events: what the scheduler is given goes there; or NULL */
     /* --chaos preempt=N: every N steps the youngest gives way; alloc=N: every Nth time that a
      * running sequence wants a block, or a waiting one would begin beside others, none is to be
@@ -48,15 +50,17 @@ struct sched_config {
 struct sched_stats {
     uint64_t steps, rows, prefill_tokens, decode_tokens;
     uint64_t submitted, refused, finished, cancelled, failed, expired, preemptions;
-    uint64_t cached_tokens; /* prompt tokens taken from the prefix cache */
+    uint64_t cached_tokens;   /* prompt tokens taken from the prefix cache */
     uint64_t relieved_blocks; /* cached blocks given back because memory was short */
-    uint64_t io_waits;      /* rows put off until the store had moved a block */
-    uint64_t engine_us;     /* all steps, failed ones included */
-    uint64_t plan_us;       /* what planning them took beside that */
+    uint64_t io_waits;        /* rows put off until the store had moved a block */
+    uint64_t engine_us;       /* all steps, failed ones included */
+    uint64_t plan_us;         /* what planning them took beside that */
     uint32_t running, waiting;
     uint32_t step_us;   /* of the last step */
     uint32_t free_rows; /* rows that would be nearly free, as far as is known */
     uint32_t blocks_free, blocks_cached, blocks_total;
+    uint32_t pins;          /* requests that hold their prompts */
+    uint32_t blocks_pinned; /* by them; shared ones count for each */
 };
 
 enum rc sched_open(struct sched **out, const struct sched_config *config, struct kvpool *pool,
@@ -70,8 +74,8 @@ void sched_close(struct sched *s);
  * least of them. */
 uint32_t sched_ctx_tokens(const struct sched *s);
 
-/* sched_submit - copies params and queues the request; RC_FULL, RC_LIMIT, RC_INVALID or
- * RC_NO_MEMORY else. */
+/* sched_submit - copies params and queues the request; RC_FULL, RC_LIMIT (it can never fit, or a
+ * pin is over the limit), RC_INVALID or RC_NO_MEMORY else. */
 enum rc sched_submit(struct request **out, struct sched *s, const struct request_params *params,
                      struct fault *fault) ATTR_MUST_USE;
 

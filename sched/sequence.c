@@ -6,10 +6,11 @@
  *       |                 |   ^               |  |
  *       | cancel          |   |    preempt    |  | stop, length, cancel, error
  *       |          cancel |   +---------------+  |
- *       +---------------> +-------> DONE <-------+
+ *       +---------------> +-------> DONE <-------+-- PINNED: from RUNNING, by the end of a prompt
+ *                                                    that is to stay; left by cancel or deadline
  *
- * Blocks are held in RUNNING alone. DONE is entered once, publishes the finish and lets go of
- * the record. */
+ * Blocks are held in RUNNING and PINNED alone. DONE is entered once, publishes the finish and lets
+ * go of the record. */
 #include <string.h>
 
 #include "core/must.h"
@@ -20,7 +21,8 @@ static void set_state(struct request *r, enum seq_state to)
     static const bool legal[SEQ_STATES][SEQ_STATES] = {
         [SEQ_NEW] = { [SEQ_WAITING] = true, [SEQ_DONE] = true },
         [SEQ_WAITING] = { [SEQ_RUNNING] = true, [SEQ_DONE] = true },
-        [SEQ_RUNNING] = { [SEQ_WAITING] = true, [SEQ_DONE] = true },
+        [SEQ_RUNNING] = { [SEQ_WAITING] = true, [SEQ_PINNED] = true, [SEQ_DONE] = true },
+        [SEQ_PINNED] = { [SEQ_DONE] = true },
     };
     must(r->magic == REQUEST_MAGIC);
     must(legal[r->seq.state][to]);
@@ -89,20 +91,27 @@ static void running_remove(struct sched *s, const struct request *r)
     memmove(&s->running[at], &s->running[at + 1], (s->running_count - at) * sizeof *s->running);
 }
 
-/* Leaves the running list with all its blocks. */
-static void leave_running(struct sched *s, struct request *r)
+/* Leaves the running list with all its blocks but so many. */
+static void leave_running(struct sched *s, struct request *r, uint32_t keep_blocks)
 {
     running_remove(s, r);
     s->fair.tenants[r->seq.tenant].running--;
+    table_truncate(&r->seq.table, s->pool, keep_blocks);
+    r->seq.computed = keep_blocks * KV_BLOCK_TOKENS;
+}
+
+static void leave_pinned(struct sched *s, struct request *r)
+{
+    queue_remove(&s->pinned, r);
+    s->blocks_pinned -= r->seq.table.count;
     table_truncate(&r->seq.table, s->pool, 0);
-    r->seq.computed = 0;
 }
 
 void sequence_wait(struct sched *s, struct request *r)
 {
     if (r->seq.state == SEQ_RUNNING) {
         table_park(&r->seq.table, s->pool);
-        leave_running(s, r);
+        leave_running(s, r, 0);
         r->seq.again = true;
     } else {
         fair_enter(s, r);
@@ -130,17 +139,29 @@ void sequence_admit(struct sched *s, struct request *r)
         atomic_store_explicit(&r->admitted_us, s->now_us, memory_order_relaxed);
 }
 
+void sequence_pin(struct sched *s, struct request *r)
+{
+    leave_running(s, r, sequence_pin_blocks(r));
+    fair_leave(s, r);
+    set_state(r, SEQ_PINNED);
+    queue_insert(&s->pinned, r);
+    s->blocks_pinned += r->seq.table.count;
+    event_pinned(r, s->now_us);
+}
+
 void sequence_finish(struct sched *s, struct request *r, enum finish finish, enum rc error)
 {
     must(finish != FINISH_NONE);
     if (r->seq.state == SEQ_RUNNING)
-        leave_running(s, r);
+        leave_running(s, r, 0);
     else if (r->seq.state == SEQ_WAITING)
         leave_waiting(s, r);
-    if (r->seq.state != SEQ_NEW) {
+    else if (r->seq.state == SEQ_PINNED)
+        leave_pinned(s, r);
+    if (r->seq.state == SEQ_RUNNING || r->seq.state == SEQ_WAITING)
         fair_leave(s, r);
+    if (r->seq.state != SEQ_NEW)
         s->timed -= is_timed(r);
-    }
     set_state(r, SEQ_DONE);
     if (finish == FINISH_STOP || finish == FINISH_LENGTH)
         lengths_note(&s->lengths, r->seq.known - r->params.prompt_count);

@@ -13,6 +13,8 @@ void stats_publish(struct sched *s)
     atomic_store_explicit(&c->blocks_free, kvpool_free_count(s->pool), memory_order_relaxed);
     atomic_store_explicit(&c->free_rows, cost_free_rows(&s->cost), memory_order_relaxed);
     atomic_store_explicit(&c->blocks_cached, kvpool_cached_count(s->pool), memory_order_relaxed);
+    atomic_store_explicit(&c->pins, s->pinned.count, memory_order_relaxed);
+    atomic_store_explicit(&c->blocks_pinned, s->blocks_pinned, memory_order_relaxed);
 }
 
 struct sched_stats sched_stats_get(const struct sched *s)
@@ -20,17 +22,30 @@ struct sched_stats sched_stats_get(const struct sched *s)
     const struct counters *c = &s->counters;
 #define READ(field) .field = atomic_load_explicit(&c->field, memory_order_relaxed)
     return (struct sched_stats){
-        READ(steps),          READ(rows),
-        READ(prefill_tokens), READ(decode_tokens),
-        READ(submitted),      READ(refused),
-        READ(finished),       READ(cancelled),
-        READ(failed),         READ(expired),
-        READ(engine_us),      READ(preemptions),
-        READ(plan_us),        READ(cached_tokens),
-        READ(io_waits),       READ(running),
-        READ(waiting),        READ(blocks_free),
-        READ(step_us),        READ(free_rows),
-        READ(blocks_cached),  READ(relieved_blocks),
+        READ(steps),
+        READ(rows),
+        READ(prefill_tokens),
+        READ(decode_tokens),
+        READ(submitted),
+        READ(refused),
+        READ(finished),
+        READ(cancelled),
+        READ(failed),
+        READ(expired),
+        READ(engine_us),
+        READ(preemptions),
+        READ(plan_us),
+        READ(cached_tokens),
+        READ(io_waits),
+        READ(running),
+        READ(waiting),
+        READ(blocks_free),
+        READ(step_us),
+        READ(free_rows),
+        READ(blocks_cached),
+        READ(relieved_blocks),
+        READ(pins),
+        READ(blocks_pinned),
         .blocks_total = kvpool_block_count(s->pool),
     };
 #undef READ
@@ -124,12 +139,32 @@ static bool audit_fair(const struct sched *s, struct fault *fault)
     return true;
 }
 
+/* Pinned prompts hold their whole blocks, and no more of them than pins may. */
+static bool audit_pinned(struct sched *s, struct fault *fault)
+{
+    uint32_t blocks = 0, count = 0;
+    for (const struct request *r = s->pinned.head; r != NULL; r = r->seq.next, count++) {
+        const struct sequence *seq = &r->seq;
+        blocks += seq->table.count;
+        if (seq->state != SEQ_PINNED || seq->table.count != sequence_pin_blocks(r) ||
+            seq->computed != seq->table.count * KV_BLOCK_TOKENS)
+            return wrong(fault, "pinned: state and blocks of an entry", seq->state,
+                         seq->table.count);
+        if (!kvpool_audit_table(s->pool, &seq->table, r->tokens, seq->computed, fault))
+            return false;
+    }
+    if (count != s->pinned.count || blocks != s->blocks_pinned ||
+        blocks > kv_blocks_for(s->config.pin_tokens))
+        return wrong(fault, "pinned: blocks and limit", blocks, s->config.pin_tokens);
+    return true;
+}
+
 enum rc sched_audit(struct sched *s, struct fault *fault)
 {
     must(s->magic == SCHED_MAGIC);
     kvpool_audit_begin(s->pool);
     bool whole = audit_queue(&s->waiting, false, fault) && audit_queue(&s->spare, true, fault) &&
-                 audit_fair(s, fault) && audit_running(s, fault) &&
+                 audit_fair(s, fault) && audit_running(s, fault) && audit_pinned(s, fault) &&
                  kvpool_audit_end(s->pool, fault);
     return whole ? RC_OK : RC_CORRUPT;
 }

@@ -67,7 +67,8 @@ def count(arm):
         target = sys.argv[1] if len(sys.argv) > 1 else tiny()
         run = subprocess.run(
             ["valgrind", "--tool=callgrind", "--toggle-collect=window*",
-             "--callgrind-out-file=" + out, PAGING, "-m", target, "-t", "1", "--depth", "128", "--tokens", "16", "--arm", arm],
+             "--callgrind-out-file=" + out, PAGING, "-m", target, "-t", "1", "--depth", "128",
+             "--tokens", "16", "--arm", arm],
             capture_output=True, text=True, timeout=600)
         equal(run.returncode, 0, run.stderr[-1500:])
         counts[arm] = sums(out)

@@ -91,6 +91,29 @@ static uint32_t free_clients(struct world *w, struct client **out, uint32_t coun
     return found;
 }
 
+/* Of its prompt, whole blocks. */
+static uint32_t pin_tokens(const struct request_params *p)
+{
+    return p->pin ? p->prompt_count / KV_BLOCK_TOKENS * KV_BLOCK_TOKENS : 0;
+}
+
+/* What must be said to a pin that fits as a request. */
+static enum rc pin_answer(const struct world *w, const struct request_params *p)
+{
+    uint64_t all = pin_tokens(p), own = all;
+    uint32_t most = w->config.pin_tenant_tokens;
+    if (w->config.no_prefix_cache || p->prompt_count < KV_BLOCK_TOKENS)
+        return RC_INVALID;
+    for (uint32_t i = 0; i < w->config.requests_max; i++) {
+        const struct client *o = &w->clients[i];
+        if (o->request == NULL || request_finish(o->request) != FINISH_NONE)
+            continue;
+        all += pin_tokens(&o->params);
+        own += o->params.tenant == p->tenant ? pin_tokens(&o->params) : 0;
+    }
+    return all > w->config.pin_tokens || (most > 0 && own > most) ? RC_LIMIT : RC_OK;
+}
+
 /* What the scheduler must answer to count requests like c. */
 static bool check_answer(struct world *w, const struct client *c, uint32_t count, enum rc rc,
                          bool memory_fails)
@@ -101,8 +124,9 @@ static bool check_answer(struct world *w, const struct client *c, uint32_t count
         return true;
     if (rc == RC_NO_MEMORY && memory_fails)
         return true;
-    if (rc != (fits ? RC_OK : RC_LIMIT))
-        return world_broken(w, "submit answered", rc, fits);
+    enum rc right = !fits ? RC_LIMIT : p->pin ? pin_answer(w, p) : RC_OK;
+    if (rc != right)
+        return world_broken(w, "submit answered", rc, right);
     return true;
 }
 
@@ -136,6 +160,10 @@ bool client_arrive(struct world *w)
     struct client *c = free_clients(w, places, count) == count ? places[0] : &overflow;
     *c = (struct client){ .score_hash = SYMBOLIC_EMPTY, .alone = count == 1 };
     draw_params(w, c);
+    if (w->habits.pins > 0 && c->alone && world_chance(w, w->habits.pins)) {
+        c->params.pin = true;
+        c->params.max_tokens = 0;
+    }
     draw_prompt(w, c, c->params.prompt_count);
     draw_mask(c, w->symbolic.limits.vocab_count);
     bool memory_fails = world_chance(w, w->habits.fail_memory);
@@ -165,6 +193,15 @@ void client_cancel_one(struct world *w)
     w->notices++;
     if (w->symbolic.log != NULL)
         fprintf(w->options->log, "cancel %llu\n", (unsigned long long)c->order);
+}
+
+void client_cancel_pins(struct world *w)
+{
+    for (uint32_t i = 0; i < w->config.requests_max; i++)
+        if (w->clients[i].request != NULL && w->clients[i].params.pin) {
+            request_cancel(w->clients[i].request);
+            w->clients[i].cancelled = true;
+        }
 }
 
 /* Token index against the model. */
@@ -221,7 +258,7 @@ static bool check_finish(struct world *w, const struct client *c, enum finish fi
         right = stopped && check_scores(w, c);
         break;
     case FINISH_LENGTH:
-        right = !stopped && c->seen == c->output_max && check_scores(w, c);
+        right = !stopped && c->seen == c->output_max && !c->params.pin && check_scores(w, c);
         break;
     case FINISH_CANCELLED:
         right = c->cancelled && !stopped;
@@ -256,6 +293,8 @@ static bool read_one(struct world *w, struct client *c)
         if (!check_token(w, c, c->seen))
             return false;
     }
+    w->pinned += !c->pinned && request_pinned(c->request);
+    c->pinned = request_pinned(c->request);
     if (finish == FINISH_NONE)
         return true;
     if (!check_finish(w, c, finish))

@@ -36,15 +36,16 @@ static uint64_t running_tokens(const struct world *w)
     return sum;
 }
 
-/* The oldest request but spare ones, which have no bound. Orders are given by submission, so
- * they are the scheduler's own. */
+/* The oldest request but spare ones, which have no bound, and pinned ones, which have no end.
+ * Orders are given by submission, so they are the scheduler's own. */
 static const struct client *oldest_of(const struct world *w)
 {
     const struct client *oldest = NULL;
     for (uint32_t i = 0; i < w->config.requests_max; i++) {
         const struct client *c = &w->clients[i];
         if (c->request != NULL && request_finish(c->request) == FINISH_NONE &&
-            c->params.priority != PRIORITY_SPARE && (oldest == NULL || c->order < oldest->order))
+            c->params.priority != PRIORITY_SPARE && !request_pinned(c->request) &&
+            (oldest == NULL || c->order < oldest->order))
             oldest = c;
     }
     return oldest;
@@ -104,27 +105,55 @@ static bool audit(struct world *w)
     return sched_audit(w->sched, &w->violation) == RC_OK;
 }
 
-/* Notes who decodes, and how far it is. */
-static uint32_t note_decoding(struct world *w)
+/* Notes who runs, and how far it is. */
+static uint32_t note_running(struct world *w)
 {
-    uint32_t count = 0;
     for (uint32_t i = 0; i < w->sched->running_count; i++) {
         const struct request *r = w->sched->running[i];
-        if (sequence_decodes(r) && r->seq.class != CLASS_SPARE)
-            w->decoding[count++] = (struct decoding){ r, r->seq.turns, r->seq.computed };
+        bool spare = r->seq.class == CLASS_SPARE;
+        w->before[i] = (struct before){ .request = r,
+                                        .turns = r->seq.turns,
+                                        .computed = r->seq.computed,
+                                        .decodes = !spare && sequence_decodes(r),
+                                        .gained = r->seq.gained,
+                                        .spare = spare };
     }
-    return count;
+    return w->sched->running_count;
+}
+
+/* It has run all the time since. */
+static bool still_runs(const struct before *b)
+{
+    return b->request->seq.state == SEQ_RUNNING && b->request->seq.turns == b->turns;
 }
 
 /* I10: each of these that still runs has had its row. */
 static bool check_decoding(struct world *w, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const struct sequence *seq = &w->decoding[i].request->seq;
-        if (seq->state == SEQ_RUNNING && seq->turns == w->decoding[i].turns &&
-            seq->computed <= w->decoding[i].computed)
+        const struct before *b = &w->before[i];
+        const struct sequence *seq = &b->request->seq;
+        if (b->decodes && still_runs(b) && seq->computed <= b->computed)
             return world_broken(w, "I10: a decoding sequence has no row", seq->order,
                                 seq->computed);
+    }
+    return true;
+}
+
+/* S7. Who was preempted had moved since it was let in, or nobody behind it that has goes on. */
+static bool check_preempted(struct world *w, uint32_t count)
+{
+    const struct before *mover = NULL;
+    for (uint32_t i = count; i-- > 0 && w->config.chaos_preempt_steps == 0;) {
+        const struct before *b = &w->before[i];
+        const struct sequence *seq = &b->request->seq;
+        bool preempted =
+            seq->state == SEQ_WAITING || (seq->state == SEQ_RUNNING && seq->turns != b->turns);
+        if (preempted && !b->gained && !b->spare && mover != NULL)
+            return world_broken(w, "S7: preempted twice without having moved", seq->order,
+                                mover->request->seq.order);
+        if (b->gained && still_runs(b))
+            mover = b;
     }
     return true;
 }
@@ -150,7 +179,7 @@ static bool outside(struct world *w, bool *fails)
 }
 
 /* Limits of a step, and that nobody waits for ever. */
-static bool check_step(struct world *w, uint32_t decoding, bool fails)
+static bool check_step(struct world *w, uint32_t running, bool fails)
 {
     struct sched_stats st = sched_stats_get(w->sched);
     bool waited = st.io_waits != w->io_waits;
@@ -165,7 +194,8 @@ static bool check_step(struct world *w, uint32_t decoding, bool fails)
         return world_broken(w, "I10: more prompt tokens than a step may have", prefill, 0);
     if (w->options->fixed)
         return true;
-    return (fails || waited || check_decoding(w, decoding)) && check_oldest(w, fails || waited);
+    return check_preempted(w, running) && (fails || waited || check_decoding(w, running)) &&
+           check_oldest(w, fails || waited);
 }
 
 static bool live_step(struct world *w)
@@ -179,7 +209,7 @@ static bool live_step(struct world *w)
     w->failures += fails;
     if (o->seed % 4 == 0 && w->tick % RELIEF_TICKS == RELIEF_TICKS - 1)
         sched_relieve(w->sched);
-    uint32_t decoding = o->fixed ? 0 : note_decoding(w);
+    uint32_t running = o->fixed ? 0 : note_running(w);
     if (!step_once(w, &worked))
         return false;
     w->tick++;
@@ -191,7 +221,7 @@ static bool live_step(struct world *w)
     w->symbolic.fail_next = false;
     if (o->audit_every > 0 && w->symbolic.steps % o->audit_every == 0 && !audit(w))
         return false;
-    if (!check_step(w, decoding, fails))
+    if (!check_step(w, running, fails))
         return false;
     if (!worked)
         w->now_us += 1000;
@@ -206,6 +236,7 @@ static bool drain(struct world *w)
             /* What preemption lets them compute again is in the factor; check_oldest is strict. */
             bound += 8 * (w->clients[i].params.prompt_count + w->clients[i].output_max + 1);
     w->habits = (struct habits){ .read = 500 };
+    client_cancel_pins(w);
     uint64_t begun = w->io_waits;
     for (uint64_t n = 0; w->live > 0; n += w->io_waits == begun, begun = w->io_waits) {
         if (n > bound)
@@ -248,6 +279,7 @@ bool sim_run(struct sim_outcome *out, const struct sim_options *options)
         out->preemptions = st.preemptions;
         out->cached_tokens = st.cached_tokens;
         out->io_waits = st.io_waits;
+        out->pinned = w.pinned;
         out->writes = store_stats_get(w.pool).writes;
         out->reads = store_stats_get(w.pool).reads;
     }

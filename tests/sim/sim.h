@@ -31,7 +31,7 @@ struct sim_options {
 struct sim_outcome {
     uint64_t steps;
     uint64_t finished, cancelled, failed, expired, refused, preemptions, cached_tokens;
-    uint64_t writes, reads, io_waits;
+    uint64_t writes, reads, io_waits, pinned;
     uint32_t event_count;   /* at most event_room are in the list */
     struct fault violation; /* code RC_OK: none */
 };

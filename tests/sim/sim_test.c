@@ -125,16 +125,19 @@ static void test_seeds_reach_every_corner(void **state)
         sum.cached_tokens += o.cached_tokens;
         sum.writes += o.writes;
         sum.reads += o.reads;
+        sum.pinned += o.pinned;
     }
     printf("# %llu finished, %llu cancelled, %llu failed, %llu refused, %llu preemptions, "
-           "%llu tokens cached, %llu blocks written, %llu read\n",
+           "%llu tokens cached, %llu blocks written, %llu read, %llu prompts pinned\n",
            (unsigned long long)sum.finished, (unsigned long long)sum.cancelled,
            (unsigned long long)sum.failed, (unsigned long long)sum.refused,
            (unsigned long long)sum.preemptions, (unsigned long long)sum.cached_tokens,
-           (unsigned long long)sum.writes, (unsigned long long)sum.reads);
+           (unsigned long long)sum.writes, (unsigned long long)sum.reads,
+           (unsigned long long)sum.pinned);
     assert_true(sum.finished > 500 && sum.cancelled > 50 && sum.failed > 50);
     assert_true(sum.refused > 50 && sum.preemptions > 100);
     assert_true(sum.cached_tokens > 10000 && sum.writes > 20 && sum.reads > 5);
+    assert_true(sum.pinned > 50);
 }
 
 static void test_a_seed_is_one_run(void **state)

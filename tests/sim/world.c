@@ -9,6 +9,8 @@
 #include "kvpool/internal.h"
 #include "kvpool/store.h"
 
+#define PINS_STREAM 3u
+
 bool world_broken(struct world *w, const char *rule, uint64_t a, uint64_t b)
 {
     if (w->violation.code == RC_OK)
@@ -118,6 +120,18 @@ static void draw_sizes(struct world *w, struct executor_limits *limits)
         w->config.rows_calm = 1 + (uint32_t)(w->options->seed % w->config.rows_max);
 }
 
+/* Pinned prompts in some worlds; drawn from a stream of their own. */
+static void draw_pins(struct world *w)
+{
+    struct rng rng = rng_seeded(w->options->seed * 0x9e3779b97f4a7c15u ^ PINS_STREAM);
+    if (w->block_count < 4 || rng_below(&rng, 1000) >= 300)
+        return;
+    w->config.pin_tokens = 1 + (uint32_t)rng_below(&rng, w->block_count * KV_BLOCK_TOKENS / 2);
+    if (rng_below(&rng, 2) == 0)
+        w->config.pin_tenant_tokens = 1 + (uint32_t)rng_below(&rng, w->config.pin_tokens);
+    w->habits.pins = 1 + (uint32_t)rng_below(&rng, 300);
+}
+
 /* A disk that is slow, bad or worn out, as it comes. */
 static bool open_store(struct world *w)
 {
@@ -172,10 +186,11 @@ bool world_open(struct world *w, const struct sim_options *options)
     } else {
         draw_sizes(w, &limits);
         draw_habits(w);
+        draw_pins(w);
     }
     w->clients = mem_alloc_array(w->config.requests_max, sizeof *w->clients);
-    w->decoding = mem_alloc_array(w->config.rows_max, sizeof *w->decoding);
-    if (w->clients == NULL || w->decoding == NULL ||
+    w->before = mem_alloc_array(w->config.rows_max, sizeof *w->before);
+    if (w->clients == NULL || w->before == NULL ||
         symbolic_open(&w->symbolic, w->block_count, &limits) != RC_OK)
         return world_broken(w, "the simulator has no memory", 0, 0);
     w->symbolic.now_us = &w->now_us;
@@ -202,7 +217,7 @@ void world_close(struct world *w)
     journal_close(w->journal);
     disk_close(&w->disk);
     symbolic_close(&w->symbolic);
-    mem_free(w->decoding);
+    mem_free(w->before);
     mem_free(w->clients);
     if (mem_live_bytes() != w->memory_before)
         world_broken(w, "memory is left", mem_live_bytes(), w->memory_before);

@@ -33,6 +33,7 @@ struct habits {
     uint32_t groups;      /* a request has several choices, per request */
     uint32_t extras;      /* a request wants scores, logits or top lists, per request */
     uint32_t jump;        /* the clock jumps */
+    uint32_t pins;        /* a request pins its prompt, per request */
 };
 
 struct client {
@@ -48,6 +49,7 @@ struct client {
     uint32_t scored;     /* calls of on_logits */
     bool cancelled;
     bool alone; /* the only choice of its prompt */
+    bool pinned;
 };
 
 /* What has become of the oldest request, while it is that. */
@@ -61,10 +63,12 @@ struct progress {
     uint64_t drain;  /* most that ran meanwhile, in tokens */
 };
 
-/* A sequence that decodes: every step gives it its row. */
-struct decoding {
+/* A sequence that runs, as it was before a step. */
+struct before {
     const struct request *request;
     uint32_t turns, computed;
+    bool decodes; /* every step gives it its row; not of spare ones */
+    bool gained, spare;
 };
 
 struct world {
@@ -85,10 +89,11 @@ struct world {
     /* cancels since the last step: each may keep a record alive until the next one */
     uint32_t notices;
     uint64_t order_next, failures, io_waits, waits_on_end, prefill_tokens;
+    uint64_t pinned; /* prompts that came to be pinned */
     struct progress progress;
     uint64_t tick; /* calls of the scheduler, those with arrivals at least */
     uint32_t event_count;
-    struct decoding *decoding; /* [rows_max] scratch */
+    struct before *before; /* [rows_max] scratch */
     size_t memory_before;
     struct fault violation;
 };
@@ -113,6 +118,7 @@ uint32_t world_draw(struct world *w, uint32_t low, uint32_t high); /* both ends 
  * broken. */
 bool client_arrive(struct world *w);
 void client_cancel_one(struct world *w);
+void client_cancel_pins(struct world *w);
 bool client_read_all(struct world *w);
 
 #endif
