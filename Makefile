@@ -101,7 +101,7 @@ HELPER_OBJ += $(if $(filter x86_64,$(ARCH)),$(patsubst %.c,$(B)/%.o,$(sort $(wil
 FIXTURE_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/mkmodel/*.c)))
 TOOL_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/tools/*.c bench/*.c)))
 
-.PHONY: all help deps fuzz fuzz-run test test-run unit tools sim clean model demo cross build/quire \
+.PHONY: all help deps FORCE fuzz fuzz-run test test-run unit tools sim clean model demo cross build/quire \
 	cover mutants analyze format install uninstall dist
 .SECONDARY:
 .DEFAULT_GOAL := all
@@ -125,6 +125,14 @@ $(B)/libquire.a: $(LIB_OBJ)
 $(B)/quire: $(MAIN_OBJ) $(B)/libquire.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# Known to one file, and only that is compiled anew when it changes.
+COMMIT := $(or $(if $(wildcard .git),$(shell GIT_OPTIONAL_LOCKS=0 git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)),unknown)
+$(MAIN_OBJ): CPPFLAGS += -DQUIRE_COMMIT='"$(COMMIT)"'
+$(MAIN_OBJ): $(B)/commit
+$(B)/commit: FORCE
+	$(Q)mkdir -p $(@D)
+	$(Q)echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' >$@
 
 $(B)/%.o: %.c Makefile
 	$(call say,CC,$<)

@@ -10,6 +10,11 @@
 #include "frontend/options.h"
 #include "frontend/version.h"
 
+#ifndef QUIRE_COMMIT /* a tool that knows no flags of the Makefile */
+#define QUIRE_COMMIT "unknown"
+#endif
+const char quire_commit[] = QUIRE_COMMIT;
+
 static const struct command {
     const char *name;
     const char *purpose;

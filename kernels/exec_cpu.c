@@ -29,7 +29,7 @@ struct exec_cpu {
     struct batch_result *results; /* of the step that runs */
     uint64_t weight_bytes;        /* of the last step */
     atomic_bool lost;             /* bytes of the model are gone */
-    uint64_t kv_bytes;            /* likewise */
+    uint64_t kv_bytes, macs;      /* likewise */
 };
 
 /* Bump placement; base NULL only adds up. */
@@ -223,11 +223,16 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
     bool streams = f->stream != NULL && b->row_count > 0;
     if (streams)
         stream_begin(f->stream, b->output_count > 0);
+    if (f->laps != NULL)
+        laps_begin(f->laps, f->m->layer_count);
     workers_run(f->w, forward_run, f);
-    e->weight_bytes = e->kv_bytes = 0;
+    if (f->laps != NULL)
+        laps_end(f->laps);
+    e->weight_bytes = e->kv_bytes = e->macs = 0;
     for (uint32_t i = 0; i < workers_count(f->w); i++) {
         e->weight_bytes += f->workers[i].weight_bytes;
         e->kv_bytes += f->workers[i].kv_bytes;
+        e->macs += f->workers[i].macs;
     }
     enum rc rc = streams ? stream_end(f->stream) : RC_OK;
     if (rc == RC_CORRUPT || (e->config.lost != NULL && e->config.lost()))
@@ -327,6 +332,11 @@ void exec_cpu_share_reads(struct exec_cpu *e, bool share)
     e->f.reads_apart = !share;
 }
 
+void exec_cpu_time(struct exec_cpu *e, struct laps *laps)
+{
+    e->f.laps = laps;
+}
+
 static struct executor_pace pace(void *ctx)
 {
     const struct exec_cpu *e = ctx;
@@ -367,6 +377,11 @@ uint64_t exec_cpu_weight_bytes(const struct exec_cpu *e)
 uint64_t exec_cpu_kv_bytes(const struct exec_cpu *e)
 {
     return e->kv_bytes;
+}
+
+uint64_t exec_cpu_macs(const struct exec_cpu *e)
+{
+    return e->macs;
 }
 
 enum isa exec_cpu_isa(const struct exec_cpu *e)

@@ -19,6 +19,7 @@
 #include "kernels/kv_layout.h"
 
 struct exec_cpu;
+struct laps;
 
 struct exec_cpu_config {
     uint32_t rows_max;    /* rows of a step */
@@ -53,6 +54,10 @@ void exec_cpu_stream(struct exec_cpu *e, struct stream *s);
  * The same bits either way: for measuring what it gains. */
 void exec_cpu_share_reads(struct exec_cpu *e, bool share);
 
+/* exec_cpu_time - steps from the next one on add the time of their stages to laps (kernels/laps.h),
+ * which outlives them; NULL = no longer. */
+void exec_cpu_time(struct exec_cpu *e, struct laps *laps);
+
 /* exec_cpu_lost - any thread: bytes of the model are gone. The step that found it, and all later
  * ones, fail with RC_CORRUPT. */
 bool exec_cpu_lost(const struct exec_cpu *e);
@@ -67,6 +72,9 @@ uint64_t exec_cpu_weight_bytes(const struct exec_cpu *e);
  * sequence, and of sequences with common blocks, share reads: so it may be far below the sum of
  * what each row sees. */
 uint64_t exec_cpu_kv_bytes(const struct exec_cpu *e);
+
+/* exec_cpu_macs - multiply-adds with weights in the last step; attention's own are not in it. */
+uint64_t exec_cpu_macs(const struct exec_cpu *e);
 
 /* exec_cpu_kv_id - what the bytes of a KV block depend on besides the weights and its tokens: the
  * numerics, the kind of activations, the layout with its types. */

@@ -39,6 +39,7 @@ static void project(const struct forward_turn *t, uint32_t layer, enum forward_s
     while (forward_take(t, &pieces, &w->rows, 1, &part))
         forward_multiply(t, &product, part);
     forward_barrier(t);
+    forward_lap(t, stage == STAGE_O ? LAP_O : LAP_DOWN);
 }
 
 /* ---- attention ---- */
@@ -125,6 +126,7 @@ static void query_key_value(const struct forward_turn *t, uint32_t layer)
     if (t->f->kv.types.k != KV_F16 || t->f->kv.types.v != KV_F16)
         forward_quantize_heads(t, layer);
     forward_barrier(t);
+    forward_lap(t, LAP_QKV);
 }
 
 /* ---- feed forward ---- */
@@ -155,6 +157,7 @@ static void gate_up(const struct forward_turn *t, uint32_t layer)
         }
     }
     forward_barrier(t);
+    forward_lap(t, LAP_GATE_UP);
 }
 
 static void feed_forward(const struct forward_turn *t, uint32_t layer)
@@ -180,8 +183,16 @@ static void feed_forward(const struct forward_turn *t, uint32_t layer)
 
 /* ---- the step ---- */
 
+/* From here on time counts for this layer; for none of them when it is their number. */
+static void enter_layer(const struct forward_turn *t, uint32_t layer)
+{
+    if (t->f->laps != NULL && t->worker == 0)
+        t->f->laps->layer = layer;
+}
+
 static void run_layer(const struct forward_turn *t, uint32_t layer)
 {
+    enter_layer(t, layer);
     struct forward *f = t->f;
     const struct model *m = f->m;
     const struct model_layer *l = &m->layers[layer];
@@ -258,6 +269,7 @@ static void output_logits(const struct forward_turn *t)
                                                     .x_count = outputs },
                          part);
     forward_barrier(t);
+    forward_lap(t, LAP_OUTPUT);
     uint64_t begin, end;
     workers_range((uint64_t)outputs * f->peak_count, 1, t->worker, t->count, &begin, &end);
     for (uint64_t i = begin; i < end; i++) {
@@ -270,6 +282,7 @@ static void output_logits(const struct forward_turn *t)
     workers_range(outputs, 1, t->worker, t->count, &begin, &end);
     for (uint64_t i = begin; i < end; i++)
         f->finish(f->finish_ctx, t->worker, (uint32_t)i);
+    forward_lap(t, LAP_SAMPLE);
 }
 
 /* Rows whose hidden state is wanted, normed as for the output matrix, into wide: a function of the
@@ -289,15 +302,17 @@ void forward_run(void *ctx, uint32_t worker, uint32_t worker_count)
 {
     struct forward *f = ctx;
     struct forward_turn t = { f, &f->workers[worker], worker, worker_count };
-    t.me->weight_bytes = t.me->kv_bytes = 0;
+    t.me->weight_bytes = t.me->kv_bytes = t.me->macs = 0;
     copy_blocks(&t);
     if (f->batch->row_count == 0)
         return;
     embed(&t);
     forward_barrier(&t);
+    forward_lap(&t, LAP_EMBED);
     for (uint32_t i = 0; i < f->m->layer_count; i++)
         run_layer(&t, i);
     show_hidden(&t);
+    enter_layer(&t, f->m->layer_count);
     if (f->batch->output_count > 0)
         output_logits(&t);
 }

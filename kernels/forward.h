@@ -6,7 +6,8 @@
  *   memory    laid out once by forward_open; nothing is allocated afterwards
  *   owner     exec_cpu; the step runs on the scheduler's thread as worker 0
  *   reading   every weight is read once a step, whatever the rows: weight_bytes counts what was
- *             read; kv_bytes counts keys and values, once for all rows that share them in a task */
+ *             read; kv_bytes counts keys and values, once for all rows that share them in a task;
+ *             macs counts the products of weights that were made */
 #ifndef QUIRE_KERNELS_FORWARD_H
 #define QUIRE_KERNELS_FORWARD_H
 
@@ -21,6 +22,7 @@
 #include "core/workers.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_layout.h"
+#include "kernels/laps.h"
 #include "kernels/rope.h"
 
 #define FORWARD_PEAK_LOGITS 4096u /* logits reduced at once: a fixed cut, part of the numerics */
@@ -55,6 +57,7 @@ struct forward_worker {
     uint8_t *act[ACT_KINDS]; /* one row of each kind: steps of a single row */
     uint64_t weight_bytes;   /* read in this step */
     uint64_t kv_bytes;       /* keys and values, likewise */
+    uint64_t macs;           /* products of weights, likewise */
     char pad[64];            /* neighbours' counters stay off this line */
 };
 
@@ -63,6 +66,7 @@ struct forward {
     struct kernels k;
     struct workers *w;
     struct stream *stream; /* where weights come from; NULL = they are in memory */
+    struct laps *laps;     /* where time goes; NULL = nobody asks */
     bool act_f32;
     bool reads_apart; /* sequences with common blocks read them one by one */
     struct rope rope;

@@ -230,6 +230,7 @@ void forward_attention(const struct forward_turn *t, uint32_t layer)
     else
         run_split(t, layer);
     forward_barrier(t);
+    forward_lap(t, LAP_ATTENTION);
 }
 
 /* ---- the plan ---- */

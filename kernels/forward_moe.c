@@ -103,6 +103,7 @@ static void route(const struct forward_turn *t, const struct model_layer *l)
             choose_experts(f, l);
     }
     forward_barrier(t);
+    forward_lap(t, LAP_ROUTE);
 }
 
 /* This worker's part of a matrix of rows rows of every expert that has slots. */
@@ -153,6 +154,7 @@ static void gate_up(const struct forward_turn *t, const struct model_layer *l)
         }
     }
     forward_barrier(t);
+    forward_lap(t, LAP_GATE_UP);
 }
 
 static void down(const struct forward_turn *t, const struct model_layer *l)
@@ -177,6 +179,7 @@ static void gather_slots(const struct forward_turn *t)
                                 picks[k].weight, width);
     }
     forward_barrier(t);
+    forward_lap(t, LAP_DOWN);
 }
 
 void forward_mixture(const struct forward_turn *t, const struct model_layer *l)

@@ -47,6 +47,7 @@ void forward_prepare(const struct forward_turn *t, const struct forward_prepare 
 {
     if (p->row_count == 1) {
         prepare_row(t, p, 0, t->me->act);
+        forward_lap(t, LAP_PREPARE);
         return;
     }
     uint64_t begin, end;
@@ -54,6 +55,7 @@ void forward_prepare(const struct forward_turn *t, const struct forward_prepare 
     for (uint64_t i = begin; i < end; i++)
         prepare_row(t, p, (uint32_t)i, t->f->act);
     forward_barrier(t);
+    forward_lap(t, LAP_PREPARE);
 }
 
 static uint32_t units_of(uint32_t rows)
@@ -114,6 +116,12 @@ bool forward_take(const struct forward_turn *t, struct forward_pieces *p, const 
     return true;
 }
 
+static void count_work(const struct forward_turn *t, const struct matmul *m, uint32_t rows)
+{
+    t->me->weight_bytes += (uint64_t)rows * m->w.row_bytes;
+    t->me->macs += (uint64_t)rows * m->w.cols * m->x_count;
+}
+
 /* Weights that come in extents: every worker visits all of them, in the same order, so that none
  * waits for what another has yet to give up. */
 static void multiply_streamed(const struct forward_turn *t, const struct matmul *whole,
@@ -135,7 +143,7 @@ static void multiply_streamed(const struct forward_turn *t, const struct matmul 
         if (row_begin < row_end)
             matmul_run(&f->k.matmul, &m, (uint32_t)row_begin, (uint32_t)row_end);
         stream_done(f->stream, extent);
-        t->me->weight_bytes += (row_end - row_begin) * m.w.row_bytes;
+        count_work(t, &m, (uint32_t)(row_end - row_begin));
     }
 }
 
@@ -169,5 +177,5 @@ void forward_multiply(const struct forward_turn *t, const struct forward_product
         return;
     }
     matmul_run(&f->k.matmul, &m, part.begin, part.end);
-    t->me->weight_bytes += (uint64_t)(part.end - part.begin) * p->w->row_bytes;
+    count_work(t, &m, part.end - part.begin);
 }

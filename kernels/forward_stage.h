@@ -48,6 +48,13 @@ struct forward_part {
 
 void forward_barrier(const struct forward_turn *t);
 
+/* forward_lap - this stage of the layer is over. */
+static inline void forward_lap(const struct forward_turn *t, enum lap stage)
+{
+    if (t->f->laps != NULL && t->worker == 0)
+        laps_take(t->f->laps, stage);
+}
+
 /* forward_kind_bit - the act kind that this weight wants, as a set. */
 uint32_t forward_kind_bit(const struct forward *f, const struct weight *w);
 

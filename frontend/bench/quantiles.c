@@ -11,8 +11,7 @@ enum rc quantiles_add(struct quantiles *q, double value)
 {
     if (q->count == q->capacity) {
         size_t capacity = q->capacity * 2 + 64;
-        double *grown =
-            mem_grow(q->values, q->count * sizeof *grown, capacity * sizeof *grown);
+        double *grown = mem_grow(q->values, q->count * sizeof *grown, capacity * sizeof *grown);
         if (grown == NULL)
             return RC_NO_MEMORY;
         q->values = grown;
@@ -38,6 +37,12 @@ double quantiles_at(struct quantiles *q, double share)
     q->sorted = true;
     double rank = ceil(share * (double)q->count);
     return q->values[rank < 1 ? 0 : (size_t)rank - 1];
+}
+
+double quantiles_median(struct quantiles *q)
+{
+    double low = quantiles_at(q, 0.5);
+    return q->count > 0 && q->count % 2 == 0 ? (low + q->values[q->count / 2]) / 2 : low;
 }
 
 double quantiles_mean(const struct quantiles *q)

@@ -22,6 +22,9 @@ enum rc quantiles_add(struct quantiles *q, double value) ATTR_MUST_USE;
 /* quantiles_at - the value that this share of all values, 0..1, does not exceed (nearest rank); 0
  * of none. */
 double quantiles_at(struct quantiles *q, double share);
+
+/* quantiles_median - of an even number: between the two in the middle. */
+double quantiles_median(struct quantiles *q);
 double quantiles_mean(const struct quantiles *q);
 void quantiles_close(struct quantiles *q);
 

@@ -1,15 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""quire logits, perplexity and bench: the same bits on every way, and numbers that agree."""
+"""quire logits, perplexity and bench fused: the same bits on every way, and numbers that agree."""
 import array
 import json
 import math
 import os
-import re
-import signal
-import subprocess
 
-from tap import GOLDEN, Skip, check, equal, main, model, path, quire, read, start, tiny, write
+from tap import GOLDEN, Skip, check, equal, main, model, path, quire, read, tiny, write
 
 TOKENS = [(i * 37 + i * i) % 500 for i in range(100)]
 
@@ -119,41 +116,6 @@ def test_golden_logits_through_the_command():
     equal(len(got), len(right))
     nmse = sum((x - y) ** 2 for x, y in zip(got, right)) / sum(y * y for y in right)
     check(nmse < 1e-6 + 1e-9, nmse)
-
-
-def test_bench_rows():
-    p = quire("bench", "-m", tiny(), "-npp", 40, "-ntg", "4,8", "-npl", "1,2,4", "-t", 2, "--jsonl")
-    got = [json.loads(s) for s in p.stdout.splitlines()]
-    equal([(r["n_pp"], r["n_tg"], r["n_pl"]) for r in got],
-          [(40, tg, pl) for tg in (4, 8) for pl in (1, 2, 4)])
-    for r in got:
-        check(r["pp_tps"] > 0 and r["tg_tps"] > 0)
-        check(abs(r["pp_tps"] * r["t_pp"] - r["n_pp"] * r["n_pl"]) < 1e-6 * r["n_pp"] * r["n_pl"])
-        check(abs(r["tg_tps"] * r["t_tg"] - r["n_tg"] * r["n_pl"]) < 1e-6 * r["n_tg"] * r["n_pl"])
-        equal(r["weight_bytes_per_step"], got[0]["weight_bytes_per_step"])
-        equal(r["threads"], 2)
-    check(not re.search(rb"\d{8}\.|\.\d{14}", p.stdout), "floats longer than they are true",
-          p.stdout)
-    table = quire("bench", "-m", tiny(), "-npp", 8, "-ntg", 2, "-npl", 3, "-r", 3).stdout.decode()
-    equal(len(table.splitlines()), 3)
-    quire("bench", "-m", tiny(), "-npp", 40, "-ntg", 4, "-c", 20, status=2)
-    quire("bench", "-m", tiny(), "-npp", 40, "-ntg", 4, "-npl", 4, "--kv-tokens", 64, status=4)
-
-
-def test_bench_stops_inside_a_prefill():
-    # Minutes of work; without the check between steps the wait below runs out.
-    p = start("bench", "-m", tiny(), "-npp", 8000, "-ntg", 1, "-npl", 64, "-t", 1, "--isa",
-              "scalar", "--act", "f32", "--chunk", 64, stdout=subprocess.PIPE,
-              stderr=subprocess.PIPE)
-    try:
-        while b"threads" not in p.stderr.readline():
-            check(p.poll() is None)
-        p.send_signal(signal.SIGINT)
-        out, _ = p.communicate(timeout=30)
-    finally:
-        p.kill()
-    equal(p.returncode, 130)
-    check(b"n_pp" not in out)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/mem.h"
+#include "kernels/laps.h"
 #include "kernels/logprob.h"
 #include "kernels/rope.h"
 #include "tests/kernels/guard.h"
@@ -415,6 +416,43 @@ static int tear_down(void **state)
     return unlink(model_path);
 }
 
+/* A clock that moves by one at every look, so that stages are counted. */
+static uint64_t count_looks(void *ctx)
+{
+    return ++*(uint64_t *)ctx;
+}
+
+static void test_exec_laps_change_nothing(void **state)
+{
+    (void)state;
+    int32_t tokens[6];
+    static float right[6 * VOCAB], found[6 * VOCAB];
+    struct rig r;
+    struct rig_config c = config(6, 2);
+    uint64_t looks = 0, us[16][LAP_COUNT] = { 0 };
+    struct laps laps = { .clock = { &looks, count_looks }, .us = us };
+    fill_tokens(tokens, 6, 3);
+    rig_open(&r, model_path, &c);
+    const uint32_t layers = r.model->layer_count;
+    assert_true(layers < 16);
+    rig_run(&r, 0, tokens, 6, 6, right);
+    exec_cpu_time(r.exec, &laps);
+    rig_run(&r, 0, tokens, 6, 6, found);
+    assert_memory_equal(found, right, sizeof right);
+    for (uint32_t i = 0; i <= layers; i++)
+        for (uint32_t stage = 0; stage < LAP_COUNT; stage++) {
+            uint64_t in_layer = stage == LAP_PREPARE ? 4 : stage != LAP_ROUTE && stage <= LAP_DOWN;
+            uint64_t behind = stage == LAP_PREPARE || stage > LAP_DOWN;
+            assert_int_equal(us[i][stage], i < layers ? in_layer : behind);
+        }
+    assert_int_equal(laps.steps, 1);
+    assert_int_equal(laps.steps_us, looks - 1);
+    exec_cpu_time(r.exec, NULL);
+    rig_run(&r, 0, tokens, 6, 6, found);
+    assert_int_equal(laps.steps, 1);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_exec_refuses_kv_types),
         cmocka_unit_test(test_exec_copies_in_order),
         cmocka_unit_test(test_exec_reads_each_weight_once),
+        cmocka_unit_test(test_exec_laps_change_nothing),
         cmocka_unit_test(test_exec_refuses_limits),
         cmocka_unit_test(test_rope_angles),
         cmocka_unit_test(test_rope_yarn),
