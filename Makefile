@@ -39,7 +39,7 @@ endif
 
 DEPS_BUILD := gcc make pkg-config libc6-dev libjemalloc-dev liburing-dev libjansson-dev libutf8proc-dev \
   zlib1g-dev libzstd-dev
-DEPS_TEST := libcmocka-dev python3 python3-pip
+DEPS_TEST := libcmocka-dev python3 python3-pip gnuplot-nox
 JEMALLOC := $(if $(SAN)$(filter 1,$(BARE)),,jemalloc)
 PKGS := $(if $(filter 1,$(BARE)),,jansson liburing libutf8proc zlib libzstd $(JEMALLOC))
 

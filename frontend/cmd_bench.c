@@ -236,6 +236,7 @@ static const struct kind {
     const char *name;
     int (*run)(int argc, char **argv);
 } kinds[] = {
+    { "crossover", bench_crossover },
     { "fused", bench_fused },
     { "serve", bench_serve },
 };
@@ -255,7 +256,7 @@ int cmd_bench(int argc, char **argv)
     struct option_set set = { "bench",
                               "-m MODEL [-p N,..] [-n N,..] | [-npp N,..] [-ntg N,..] [-npl N,..]",
                               "Measures prefill and decode beside the limits of the machine. Other "
-                              "kinds: quire bench fused, serve.",
+                              "kinds: quire bench crossover, fused, serve.",
                               groups,
                               2,
                               NULL,
