@@ -170,14 +170,14 @@ sim: $(B)/tests/sim/sim_test  ## Simulate scheduler and KV pool (SEED=N SECONDS=
 
 # What the targets need, and no more: a build of their own under the sanitizers of clang.
 FUZZ_SRC := $(wildcard core/*.c frontend/jinja/*.c) $(addprefix frontend/,api/schema.c api/stop.c \
-	api/chat_template.c api/chat_messages.c http/http_head.c http/http_body.c)
+	api/messages_body.c api/responses_body.c api/chat_template.c api/chat_messages.c http/http_head.c http/http_body.c)
 FUZZ_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/fuzz/*_fuzz.c)))
 $(FUZZ_BIN): $(B)/%: $(B)/%.o $(FUZZ_SRC:%.c=$(B)/%.o)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
 fuzz:  ## Fuzz what reads bytes from outside, with clang (SECONDS=S for each target)
-	$(Q)$(MAKE) CC=clang SAN=address,undefined,fuzzer-no-link fuzz-run
+	$(Q)$(MAKE) CC=clang SAN=address,undefined,fuzzer-no-link DEBUG=1 fuzz-run
 
 fuzz-run: $(FUZZ_BIN)
 	$(Q)tests/fuzz/run $(SECONDS) $(FUZZ_BIN)

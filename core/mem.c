@@ -23,9 +23,11 @@ struct head {
     uint32_t magic;
 };
 
-static atomic_size_t live_bytes;
-static atomic_size_t budget_bytes;
-static _Atomic uint64_t fail_after;
+static struct {
+    atomic_size_t live_bytes, budget_bytes;
+    _Atomic uint64_t fail_after;
+} state;
+static _Thread_local uint64_t failures;
 
 static void *take(size_t bytes)
 {
@@ -39,21 +41,24 @@ static void *take(size_t bytes)
 
 static bool must_fail_now(void)
 {
-    uint64_t n = atomic_load_explicit(&fail_after, memory_order_relaxed);
+    uint64_t n = atomic_load_explicit(&state.fail_after, memory_order_relaxed);
     if (n == 0)
         return false;
-    return atomic_fetch_sub(&fail_after, 1) == 1;
+    return atomic_fetch_sub(&state.fail_after, 1) == 1;
 }
 
 void *mem_alloc_raw(size_t bytes)
 {
-    if (bytes > PTRDIFF_MAX - 2 * MEM_ALIGN || must_fail_now())
+    if (bytes > PTRDIFF_MAX - 2 * MEM_ALIGN || must_fail_now()) {
+        failures++;
         return NULL;
-    size_t budget = atomic_load_explicit(&budget_bytes, memory_order_relaxed);
-    size_t live = atomic_fetch_add(&live_bytes, bytes) + bytes;
+    }
+    size_t budget = atomic_load_explicit(&state.budget_bytes, memory_order_relaxed);
+    size_t live = atomic_fetch_add(&state.live_bytes, bytes) + bytes;
     struct head *h = budget != 0 && live > budget ? NULL : take(sizeof *h + bytes);
     if (h == NULL) {
-        atomic_fetch_sub(&live_bytes, bytes);
+        failures++;
+        atomic_fetch_sub(&state.live_bytes, bytes);
         return NULL;
     }
     h->bytes = bytes;
@@ -100,7 +105,7 @@ void mem_free(void *p)
     struct head *h = (struct head *)p - 1;
     must(h->magic == MEM_MAGIC);
     h->magic = MEM_DEAD;
-    atomic_fetch_sub(&live_bytes, h->bytes);
+    atomic_fetch_sub(&state.live_bytes, h->bytes);
 #if QUIRE_SLOW_CHECKS
     memset(p, MEM_JUNK, h->bytes);
 #endif
@@ -124,19 +129,46 @@ char *mem_copy_text(const char *text, size_t len)
     return copy;
 }
 
+void *mem_foreign_alloc(size_t bytes)
+{
+    size_t some = bytes > 0 ? bytes : 1;
+#if QUIRE_JEMALLOC
+    void *p = some > PTRDIFF_MAX || must_fail_now() ? NULL : mallocx(some, 0);
+#else
+    void *p = must_fail_now() ? NULL : malloc(some);
+#endif
+    failures += p == NULL;
+    return p;
+}
+
+void mem_foreign_free(void *p)
+{
+#if QUIRE_JEMALLOC
+    if (p != NULL)
+        dallocx(p, 0);
+#else
+    free(p);
+#endif
+}
+
+uint64_t mem_failures(void)
+{
+    return failures;
+}
+
 void mem_set_budget(size_t bytes)
 {
-    atomic_store(&budget_bytes, bytes);
+    atomic_store(&state.budget_bytes, bytes);
 }
 
 size_t mem_live_bytes(void)
 {
-    return atomic_load(&live_bytes);
+    return atomic_load(&state.live_bytes);
 }
 
 void mem_fail_after(uint64_t n)
 {
-    atomic_store(&fail_after, n);
+    atomic_store(&state.fail_after, n);
 }
 
 const char *mem_allocator_name(void)

@@ -31,6 +31,14 @@ void mem_free(void *p);
 /* mem_copy_text - zero-terminated copy of len bytes. */
 char *mem_copy_text(const char *text, size_t len) ATTR_MUST_USE;
 
+/* mem_foreign_alloc, mem_foreign_free - for libraries that take an allocator: no budget, no count,
+ * no alignment beyond the allocator's own. */
+void *mem_foreign_alloc(size_t bytes);
+void mem_foreign_free(void *p);
+
+/* mem_failures - allocations of this thread that have failed: what a library may keep to itself. */
+uint64_t mem_failures(void);
+
 /* mem_set_budget - allocation beyond this many live bytes fails; 0 = no budget. */
 void mem_set_budget(size_t bytes);
 

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "core/cpu.h"
 #include "core/mem.h"
 #include "frontend/commands.h"
@@ -135,6 +137,7 @@ int cmd_help(int argc, char **argv)
 int main(int argc, char **argv)
 {
     interrupt_guard_files();
+    json_set_alloc_funcs(mem_foreign_alloc, mem_foreign_free);
     if (argc < 2) {
         print_commands(stderr);
         return rc_exit_status(RC_USAGE);

@@ -5,6 +5,10 @@
  *
  *   open (helper thread) -> completion_submit -> take, take, ... true -> body -> close
  *
+ * Jobs are opened and read through dialect_open, dialect_take, dialect_body and dialect_query: JSON
+ * is made by a library that may keep a failed allocation to itself, so these ask whether there was
+ * one, and an answer that may lack something is an error.
+ *
  *   owner    the server owns a job from open to close; contexts and calls outlive it
  *   thread   open and queries: any, several at once. The rest: the consumer of the scheduler's
  *            events
@@ -64,11 +68,24 @@ struct dialect {
     json_t *(*error_body)(const struct api_error *error);
     /* All requests of the completion have ended, or none was submitted. */
     void (*close)(void *job);
+    const char *starved; /* the last frames of a stream that has no memory for its last frames */
 };
+
+enum rc dialect_open(const struct dialect *d, void **job, const struct api_context *x,
+                     const struct api_call *call, json_t *body, struct api_error *error)
+    ATTR_MUST_USE;
+bool dialect_take(const struct dialect *d, void *job, struct text *frames) ATTR_MUST_USE;
+json_t *dialect_body(const struct dialect *d, const void *job);
 
 /* api_query - a question that runs no model: tokenize, apply-template, count_tokens. The body's
  * answer, or NULL with the error. */
 typedef json_t *api_query(const struct api_context *x, json_t *body, struct api_error *error);
+json_t *dialect_query(api_query *query, const struct api_context *x, json_t *body,
+                      struct api_error *error);
+
+/* dialect_read - a body's or line's JSON, of any type. NULL: error says at which byte it is none,
+ * or that there was no memory. */
+json_t *dialect_read(const char *text, size_t len, const char *what, struct api_error *error);
 
 extern const struct dialect dialect_completions; /* /v1/completions */
 extern const struct dialect dialect_chat;        /* /v1/chat/completions */

@@ -203,4 +203,7 @@ const struct dialect dialect_completions = {
     .body = body_of,
     .error_body = error_body,
     .close = close_job,
+    .starved = "data: {\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
+               "\"param\":null,\"code\":\"out_of_memory\"}}\n\n"
+               "data: [DONE]\n\n",
 };

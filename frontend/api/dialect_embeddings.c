@@ -124,4 +124,5 @@ const struct dialect dialect_embeddings = {
     .body = body_of,
     .error_body = error_body,
     .close = close_job,
+    .starved = "",
 };

@@ -248,6 +248,8 @@ const struct dialect dialect_messages = {
     .body = body_of,
     .error_body = error_body,
     .close = close_job,
+    .starved = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\","
+               "\"message\":\"out of memory\"}}\n\n",
 };
 
 json_t *query_count_tokens(const struct api_context *x, json_t *body, struct api_error *error)

@@ -282,4 +282,6 @@ const struct dialect dialect_native = {
     .body = body_of,
     .error_body = error_body,
     .close = close_job,
+    .starved = "data: {\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
+               "\"param\":null,\"code\":\"out_of_memory\"}}\n\n",
 };

@@ -349,4 +349,6 @@ const struct dialect dialect_responses = {
     .body = body_of,
     .error_body = error_body,
     .close = close_job,
+    .starved = "event: error\ndata: {\"type\":\"error\",\"code\":\"out_of_memory\",\"message\":"
+               "\"out of memory\",\"param\":null}\n\n",
 };

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "core/mem.h"
+
 static int append(const char *bytes, size_t len, void *ctx)
 {
     return text_append(ctx, bytes, len) == RC_OK ? 0 : -1;
@@ -11,10 +13,10 @@ static int append(const char *bytes, size_t len, void *ctx)
 
 enum rc json_append(struct text *out, json_t *json)
 {
-    int failed = json == NULL ||
-                 json_dump_callback(json, append, out, JSON_COMPACT) != 0;
+    uint64_t before = mem_failures(); /* the library does not ask after the name of a member */
+    bool failed = json == NULL || json_dump_callback(json, append, out, JSON_COMPACT) != 0;
     json_decref(json);
-    return failed ? RC_NO_MEMORY : RC_OK;
+    return failed || mem_failures() != before ? RC_NO_MEMORY : RC_OK;
 }
 
 enum rc sse_append(struct text *out, const char *name, json_t *json)

@@ -266,9 +266,10 @@ static enum rc write_line(struct batch_file *f, struct fault *fault)
 enum rc batch_file_put(struct batch_file *f, json_t *row, struct fault *fault)
 {
     f->line_len = 0;
+    uint64_t before = mem_failures(); /* the library does not ask after the name of a member */
     int bad = row == NULL ? -1 : json_dump_callback(row, append_dump, f, JSON_COMPACT);
     json_decref(row);
-    if (bad != 0 || append_dump("\n", 1, f) != 0)
+    if (bad != 0 || mem_failures() != before || append_dump("\n", 1, f) != 0)
         return fault_set(fault, RC_NO_MEMORY, "out of memory");
     return write_line(f, fault);
 }

@@ -101,14 +101,15 @@ static enum rc finish_line(struct batch_job *b, struct batch_line *line)
     b->counts.prompt_tokens += completion_prompt_tokens(c);
     b->counts.cached_tokens += completion_cached_tokens(c);
     b->counts.output_tokens += completion_output_tokens(c);
-    return end_line(b, line, batch_row_answer(&line->row, line->row.dialect->body(line->job)));
+    json_t *body = dialect_body(line->row.dialect, line->job);
+    return end_line(b, line, batch_row_answer(&line->row, body));
 }
 
 static enum rc submit_line(struct batch_job *b, struct batch_line *line)
 {
     enum rc rc = completion_submit(line->run);
     b->pending = rc == RC_FULL ? line : NULL;
-    if (rc == RC_OK || rc == RC_FULL || !line->row.dialect->take(line->job, NULL))
+    if (rc == RC_OK || rc == RC_FULL || !dialect_take(line->row.dialect, line->job, NULL))
         return RC_OK;
     return finish_line(b, line); /* refused before anything of it ran */
 }
@@ -126,8 +127,8 @@ static enum rc open_request(struct batch_job *b, struct batch_line *line, struct
                                     .priority = PRIORITY_BATCH,
                                     .user = line };
     snprintf(line->call.id, sizeof line->call.id, "%llu", (unsigned long long)row->line);
-    enum rc rc = row->dialect->open(&line->job, row->bare ? &b->bare : &b->line, &line->call,
-                                    row->body, error);
+    enum rc rc = dialect_open(row->dialect, &line->job, row->bare ? &b->bare : &b->line,
+                              &line->call, row->body, error);
     if (rc == RC_OK)
         line->run = row->dialect->completion(line->job);
     return rc;
@@ -288,7 +289,7 @@ static enum rc take_events(struct batch_job *b)
         struct completion *c = request_user(r);
         struct batch_line *line = c->user;
         wait_us = 0;
-        if (line->row.dialect->take(line->job, NULL))
+        if (dialect_take(line->row.dialect, line->job, NULL))
             rc = finish_line(b, line);
     }
     return rc;
@@ -310,7 +311,7 @@ static void cancel_lines(struct batch_job *b)
             if (line->state == LINE_FREE)
                 continue;
             if (running)
-                (void)line->row.dialect->take(line->job, NULL);
+                (void)!dialect_take(line->row.dialect, line->job, NULL);
             if (running && line->run->ended_count != line->run->submitted_count)
                 continue;
             b->run_count -= running;

@@ -99,16 +99,13 @@ static enum rc open_text(struct batch_row *r, const char *text, size_t len, stru
 enum rc batch_row_open(struct batch_row *r, uint64_t line, enum batch_format format,
                        const char *text, size_t len, struct api_error *error)
 {
-    json_error_t where;
+    char what[40];
     *r = (struct batch_row){ .line = line };
     if (format == BATCH_TEXT)
         return open_text(r, text, len, error);
-    r->root = json_loadb(text, len, JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
-    if (r->root == NULL)
-        return api_error_set(error, 400, "invalid_json", NULL,
-                             "line %llu is no JSON: %.100s (byte %d)", (unsigned long long)line,
-                             where.text, where.position);
-    return check_line(r, error);
+    snprintf(what, sizeof what, "line %llu", (unsigned long long)line);
+    r->root = dialect_read(text, len, what, error);
+    return r->root != NULL ? check_line(r, error) : RC_INVALID;
 }
 
 void batch_row_close(struct batch_row *r)

@@ -113,24 +113,22 @@ static bool check_model(struct call *call, const json_t *body)
 void call_work(void *item)
 {
     struct call *call = item;
-    json_error_t where;
-    json_t *body = json_loadb(call->body.len > 0 ? call->body.data : "", call->body.len,
-                              JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
+    json_t *body = dialect_read(call->body.len > 0 ? call->body.data : "", call->body.len,
+                                "the body", &call->error);
     text_close(&call->body);
     call->refused = true;
     if (body == NULL)
-        api_error_set(&call->error, 400, "invalid_json", NULL,
-                      "the body is no JSON: %.100s (byte %d)", where.text, where.position);
+        ;
     else if (!json_is_object(body))
         api_error_set(&call->error, 400, "invalid_type", NULL, "the body must be an object");
     else if (!check_model(call, body))
         ;
     else if (call->route->query != NULL)
-        call->refused =
-            (call->answer = call->route->query(call->context, body, &call->error)) == NULL;
+        call->refused = (call->answer = dialect_query(call->route->query, call->context, body,
+                                                      &call->error)) == NULL;
     else
-        call->refused = call->route->dialect->open(&call->job, call->context, &call->api, body,
-                                                   &call->error) != RC_OK;
+        call->refused = dialect_open(call->route->dialect, &call->job, call->context, &call->api,
+                                     body, &call->error) != RC_OK;
     json_decref(body);
 }
 
@@ -218,7 +216,7 @@ static void reply_whole(struct call *call)
     struct conn *c = call->conn;
     const struct dialect *dialect = call->route->dialect;
     struct completion *completion = completion_of(call);
-    json_t *body = completion->failed ? NULL : dialect->body(call->job);
+    json_t *body = completion->failed ? NULL : dialect_body(dialect, call->job);
     if (body != NULL) {
         reply_json(c, 200, body);
         return;
@@ -231,7 +229,7 @@ static void reply_whole(struct call *call)
 /* The client has gone, or does not care any more: nothing is formatted. */
 static void reap(struct call *call)
 {
-    if (!call->route->dialect->take(call->job, NULL))
+    if (!dialect_take(call->route->dialect, call->job, NULL))
         return;
     count_tokens(call);
     count_end(call);
@@ -248,7 +246,8 @@ void call_advance(struct call *call)
     if (call->streaming && !http_conn_may_write(call->conn))
         return;
     call->frames.len = 0;
-    bool ended = call->route->dialect->take(call->job, call->streaming ? &call->frames : NULL);
+    struct text *frames = call->streaming ? &call->frames : NULL;
+    bool ended = dialect_take(call->route->dialect, call->job, frames);
     count_tokens(call);
     call->busy = true; /* a connection that breaks here leaves the call to us */
     if (call->frames.len > 0) {

@@ -8,7 +8,7 @@ import struct
 import threading
 
 from serving import Server, post, text_of, Reply
-from tap import check, equal, main
+from tap import check, equal, main, path, quire
 
 SERVER = []
 MESSAGES = [{"role": "user", "content": "Hello"}]
@@ -117,6 +117,14 @@ def test_embeddings_are_the_same_whatever_else_runs():
     equal(m["quire_kv_blocks_free"] + m["quire_kv_blocks_cached"], m["quire_kv_blocks_total"])
 
 
+def test_embeddings_in_a_log_of_events():
+    with Server("--log-events", path("events"), "--chunk", 16) as s:
+        for pooling in ["mean", "last", "mean"]:
+            equal(s.post("/v1/embeddings", {"input": ["a b " * 30, "c"] * 3,
+                                            "pooling": pooling}).status, 200)
+    check(b"18 requests, 0 cancels: the same plans" in quire("replay", path("events")).stdout)
+
+
 def test_many_inputs_at_once():
     given = ["w%d" % (i % 50) for i in range(2048)]
     r = embed(given, encoding_format="base64")
@@ -139,8 +147,8 @@ def test_who_leaves_its_embeddings_is_cancelled():
 def test_native_answer():
     openai = server().post("/v1/completions", {"prompt": "Hello", "max_tokens": 8, "seed": 3}).json
     ids = server().post("/tokenize", {"content": "Hello"}).json["tokens"]
-    for path in ["/completion", "/completions"]:
-        r = server().post(path, {"prompt": "Hello", "n_predict": 8, "seed": 3}).json
+    for url in ["/completion", "/completions"]:
+        r = server().post(url, {"prompt": "Hello", "n_predict": 8, "seed": 3}).json
         equal(r["content"], openai["choices"][0]["text"])
         equal((r["stop"], r["stop_type"], r["stopping_word"], r["truncated"], r["tokens"]),
               (True, "limit", "", False, []))
@@ -228,18 +236,18 @@ def test_seed_and_timings_in_bodies_and_streams():
     asks = [("/v1/completions", {"prompt": "Hello"}), ("/v1/chat/completions",
                                                       {"messages": MESSAGES}),
             ("/completion", {"prompt": "Hello"})]
-    for path, body in asks:
+    for url, body in asks:
         for seed in [-1, 7]:
             body = {**body, "max_tokens": 20, "seed": seed, "ignore_eos": True}
-            whole = server().post(path, body).json
+            whole = server().post(url, body).json
             equal(whole["timings"]["predicted_n"], 20)
             check(whole["seed"] == 7 if seed == 7 else whole["seed"] >= 0)
-            again = server().post(path, {**body, "seed": whole["seed"]}).json
+            again = server().post(url, {**body, "seed": whole["seed"]}).json
             for key in ["choices", "content"]:
                 equal(again.get(key), whole.get(key))
             for options in [None, {"include_usage": True}]:
-                r = server().post(path, {**body, "stream": True, "stream_options": options})
-                events = r.events if path != "/completion" else [
+                r = server().post(url, {**body, "stream": True, "stream_options": options})
+                events = r.events if url != "/completion" else [
                     json.loads(f[6:]) for f in r.body.decode().split("\n\n")[:-1]]
                 equal([i for i, e in enumerate(events) if "timings" in e], [len(events) - 1])
                 equal([i for i, e in enumerate(events) if "seed" in e], [len(events) - 1])
@@ -249,12 +257,12 @@ def test_seed_and_timings_in_bodies_and_streams():
 def test_prompt_progress():
     ids = [300 + i % 150 for i in range(900)]
     with Server("-c", 1024, "--chunk", 100) as s:
-        for path, body in [("/v1/completions", {"prompt": ids}), ("/completion", {"prompt": ids}),
+        for url, body in [("/v1/completions", {"prompt": ids}), ("/completion", {"prompt": ids}),
                            ("/v1/chat/completions",
                             {"messages": [{"role": "user", "content": "Hello " * 150}]})]:
             body = {**body, "max_tokens": 3, "seed": 1, "stream": True}
-            plain = s.post(path, body).body
-            frames = s.post(path, {**body, "return_progress": True, "cache_salt": path}).body
+            plain = s.post(url, body).body
+            frames = s.post(url, {**body, "return_progress": True, "cache_salt": url}).body
             events = [json.loads(f[6:]) for f in frames.decode().split("\n\n")
                       if f.startswith("data: {")]
             told = [e["prompt_progress"] for e in events if "prompt_progress" in e]

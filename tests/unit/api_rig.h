@@ -32,9 +32,9 @@ json_t *api_rig_body(struct api_rig *r, const struct dialect *d, const char *bod
 json_t *api_rig_error(struct api_rig *r, const struct dialect *d, const char *body);
 const char *api_rig_stream(struct api_rig *r, const struct dialect *d, const char *body);
 
-/* api_rig_starve - the stream again and again, each time with one allocation that fails, until
- * none does: an error or the whole answer, never half of one that looks whole. Returns how many
- * failed. */
+/* api_rig_starve - the request again and again, from its text on, each time with one allocation
+ * that fails, until none does: each is an error, never another answer, and leaves no memory behind.
+ * Returns how many there were. */
 unsigned api_rig_starve(struct api_rig *r, const struct dialect *d, const char *body);
 
 /* api_rig_event - the next event's data of a stream, from *at on, NULL for [DONE] and at the end;

@@ -420,24 +420,69 @@ static void test_prompt_of(void **state)
 static void test_memory_runs_out(void **state)
 {
     (void)state;
+    static const char *const more[] = { "", ", \"stream\": true",
+                                        ", \"stream\": true, \"logprobs\": true, "
+                                        "\"top_logprobs\": 1, \"return_progress\": true, "
+                                        "\"stream_options\": {\"include_usage\": true}",
+                                        ", \"n\": 2, \"logprobs\": true, "
+                                        "\"chat_template_kwargs\": {\"a\": [1, \"b\"]}" };
+    char body[1024];
     replay_rig_text(&rig.replay, one_call);
-    unsigned failed = api_rig_starve(&rig, &dialect_chat,
-                                     "{" HI ", " TOOLS ", \"stream\": true, \"logprobs\": true, "
-                                     "\"top_logprobs\": 1}");
-    assert_true(failed > 10);
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        snprintf(body, sizeof body, "{" HI ", " TOOLS "%s}", more[i]);
+        assert_true(api_rig_starve(&rig, &dialect_chat, body) > 150);
+    }
+}
+
+/* The other APIs, over the same text. */
+static void test_memory_runs_out_elsewhere(void **state)
+{
+    (void)state;
+    static const struct {
+        const struct dialect *dialect;
+        const char *body;
+    } asks[] = {
+        { &dialect_completions, "{\"prompt\": [\"four\", [72, 73]], \"n\": 2, \"echo\": true, "
+                                "\"logprobs\": 2, \"stop\": [\"x\"], \"max_tokens\": 5" },
+        { &dialect_native, "{\"prompt\": \"a text of some length\", \"n_probs\": 2, "
+                           "\"n_predict\": 6, \"return_tokens\": true, \"stop\": [\"x\"]" },
+        { &dialect_messages, "{\"max_tokens\": 9, \"system\": \"be brief\", " HI },
+        { &dialect_responses, "{\"max_output_tokens\": 9, \"input\": \"hi there\"" },
+    };
+    char body[1024];
+    replay_rig_text(&rig.replay, "Good morning to you.");
+    for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++)
+        for (int stream = 0; stream < 2; stream++) {
+            snprintf(body, sizeof body, "%s, \"stream\": %s}", asks[i].body,
+                     stream ? "true" : "false");
+            assert_true(api_rig_starve(&rig, asks[i].dialect, body) > 100);
+        }
+    assert_true(api_rig_starve(&rig, &dialect_embeddings,
+                               "{\"input\": [\"a text of some length\", [72, 73]]}") > 30);
+    assert_true(api_rig_starve(&rig, &dialect_embeddings,
+                               "{\"input\": \"ab\", \"encoding_format\": \"base64\"}") > 20);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_answer),    cmocka_unit_test(test_character_over_tokens),
-        cmocka_unit_test(test_null_is_absent),  cmocka_unit_test(test_stop_text_and_usage),
-        cmocka_unit_test(test_several_choices), cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_tool_calls),      cmocka_unit_test(test_several_calls),
-        cmocka_unit_test(test_cut_call),        cmocka_unit_test(test_whole_conversation),
-        cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_too_long),
-        cmocka_unit_test(test_failing_run),     cmocka_unit_test(test_reasoning),
-        cmocka_unit_test(test_prompt_of),       cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_plain_answer),
+        cmocka_unit_test(test_character_over_tokens),
+        cmocka_unit_test(test_null_is_absent),
+        cmocka_unit_test(test_stop_text_and_usage),
+        cmocka_unit_test(test_several_choices),
+        cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_tool_calls),
+        cmocka_unit_test(test_several_calls),
+        cmocka_unit_test(test_cut_call),
+        cmocka_unit_test(test_whole_conversation),
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_failing_run),
+        cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_prompt_of),
+        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_memory_runs_out_elsewhere),
     };
     api_rig_open(&rig, NULL);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

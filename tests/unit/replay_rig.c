@@ -17,10 +17,20 @@ static void fill_result(const struct replay_rig *r, const struct batch_output *o
     } else {
         result->logprob = -(float)(out->row + 1) / 8.0f;
     }
+    int32_t base = out->sample ? result->token : out->target;
     result->top_count = out->top_count;
     for (uint32_t i = 0; i < out->top_count; i++)
-        result->top[i] = (struct token_logprob){ (result->token + (int32_t)i) % REPLAY_VOCAB,
+        result->top[i] = (struct token_logprob){ (base + (int32_t)i) % REPLAY_VOCAB,
                                                  result->logprob - 0.0625f * (float)i };
+}
+
+/* What a row's hidden state is: as many of its token's bits. */
+static const float *hidden(void *ctx, uint32_t index)
+{
+    struct replay_rig *r = ctx;
+    for (uint32_t i = 0; i < REPLAY_WIDTH; i++)
+        r->hidden[i] = 1.0f + (float)(r->hidden_tokens[index] >> i & 1);
+    return r->hidden;
 }
 
 static enum rc run(void *ctx, const struct batch *batch, struct batch_result *results)
@@ -28,6 +38,9 @@ static enum rc run(void *ctx, const struct batch *batch, struct batch_result *re
     struct replay_rig *r = ctx;
     if (++r->steps == r->fail_step)
         return RC_IO;
+    assert_true(batch->hidden_count <= REPLAY_ROWS);
+    for (uint32_t i = 0; i < batch->hidden_count; i++)
+        r->hidden_tokens[i] = batch->tokens[batch->hidden[i]];
     for (uint32_t i = 0; i < batch->output_count; i++)
         fill_result(r, &batch->outputs[i], &results[i]);
     return RC_OK;
@@ -82,14 +95,17 @@ void replay_rig_open(struct replay_rig *r, uint32_t ctx_tokens, uint32_t request
         .ctx_tokens = ctx_tokens, .rows_max = 4, .chunk_tokens = 16, .requests_max = requests_max
     };
     struct executor executor = { .ctx = r,
-                                 .limits = { .rows_max = 64,
+                                 .limits = { .rows_max = REPLAY_ROWS,
                                              .outputs_max = 64,
                                              .vocab_count = REPLAY_VOCAB,
                                              .ctx_max = ctx_tokens },
-                                 .run = run };
+                                 .run = run,
+                                 .hidden = hidden };
     struct engine *e = &r->engine;
     e->clock = clock_real();
     r->model.vocab_count = REPLAY_VOCAB;
+    r->model.width = REPLAY_WIDTH;
+    r->model.arch = arch_find((struct gguf_text){ "llama", 5 });
     e->model = &r->model;
     e->gguf = r->vocab.gguf;
     e->tokenizer = r->vocab.tokenizer;

@@ -27,11 +27,15 @@ enum {
     REPLAY_VOCAB
 };
 
+enum { REPLAY_ROWS = 64, REPLAY_WIDTH = 8 };
+
 struct replay_rig {
     struct engine engine;
     struct vocab_rig vocab;
     struct kvpool *pool;
-    struct model model; /* its vocabulary only */
+    struct model model; /* its sizes only */
+    float hidden[REPLAY_WIDTH];
+    int32_t hidden_tokens[REPLAY_ROWS];
     int32_t text_ids[1024];
     const int32_t *tokens; /* the answer, by position after the prompt */
     uint32_t count;
