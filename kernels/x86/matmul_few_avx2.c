@@ -151,6 +151,43 @@ ATTR_INLINE void direct_q8_0(const uint8_t *src, size_t stride, uint32_t blocks,
     store_chains(acc, chain, n);
 }
 
+/* The same with lanes that are rows from the start: the transposition is paid once, the turning of
+ * sums for each column. */
+ATTR_INLINE void direct_q8_0_rows(const uint8_t *src, size_t stride, uint32_t blocks,
+                                  const uint8_t *x, size_t x_stride, float *acc, const int n)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256 chain[TILE_COLS];
+    load_chains(chain, acc, n);
+    for (uint32_t b = 0; b < blocks; b++, src += 34, x += sizeof(struct act_q8_32)) {
+        __m256i w[4], dot[TILE_COLS];
+        if (b % 2 == 0)
+            prefetch_streams(src, stride, 0, 68);
+        ATTR_UNROLL
+        for (int c = 0; c < n; c++)
+            dot[c] = _mm256_setzero_si256();
+        ATTR_UNROLL
+        for (uint32_t i = 0; i < 8; i++) {
+            if (i % 4 == 0)
+                transpose16(src + 2 + 4 * i, stride, w);
+            __m256i code = w[i % 4], size = _mm256_abs_epi8(code);
+            ATTR_UNROLL
+            for (int c = 0; c < n; c++) {
+                __m256i y = splat32(group32(x, x_stride, c)->q + 4 * i);
+                __m256i p = _mm256_maddubs_epi16(size, _mm256_sign_epi8(y, code));
+                dot[c] = _mm256_add_epi32(dot[c], _mm256_madd_epi16(p, ones));
+                KEEP_ORDER(dot[c]);
+            }
+        }
+        __m256 d = load_f16_rows(src, stride);
+        ATTR_UNROLL
+        for (int c = 0; c < n; c++)
+            chain[c] = chain32(dot[c], d, NULL, group32(x, x_stride, c), chain[c],
+                               (struct tile_shape){ .mins = 0 });
+    }
+    store_chains(acc, chain, n);
+}
+
 #define DIRECT(name, n)                                                                            \
     static void direct_##name##_##n(const uint8_t *src, size_t stride, uint32_t blocks,            \
                                     const uint8_t *x, size_t x_stride, float *acc)                 \
@@ -166,4 +203,9 @@ ATTR_INLINE void direct_q8_0(const uint8_t *src, size_t stride, uint32_t blocks,
                                                   direct_##name##_3, direct_##name##_4 };
 DIRECTS(q4_0)
 DIRECTS(q4_1)
-DIRECTS(q8_0)
+DIRECT(q8_0, 1)
+DIRECT(q8_0, 2)
+DIRECT(q8_0_rows, 3)
+DIRECT(q8_0_rows, 4)
+tile_direct *const direct_q8_0_avx2[] = { NULL, direct_q8_0_1, direct_q8_0_2, direct_q8_0_rows_3,
+                                          direct_q8_0_rows_4 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* matmul_k_avx2 - formats of 256-weight blocks: unpacking into tiles, and their micro-kernels.
  * Codes are kept unsigned: Q6_K as code + 32, Q3_K as code + 4, both undone by the start of the
- * 16-bit sums; IQ4_XS as two planes of code + 128. Block layouts:
- * kernels/ref/matmul_ref_blocks.c. */
+ * 16-bit sums; those of IQ4_XS as they are. Block layouts: kernels/ref/matmul_ref_blocks.c. */
 #include "kernels/x86/tile_avx2.h"
 
 struct tile_k {
@@ -12,15 +11,7 @@ struct tile_k {
     __m256 d[2], dmin[2];
 };
 
-struct tile_planes {
-    __m256i q[2][64][2]; /* [half][4 weights][high, low] */
-    __m256i scale[2][8][2];
-    __m256 d[2];
-};
-
-_Static_assert(sizeof(struct tile_k) <= TILE_BYTES_MAX &&
-                   sizeof(struct tile_planes) <= TILE_BYTES_MAX,
-               "tile");
+_Static_assert(sizeof(struct tile_k) <= TILE_BYTES_MAX, "tile");
 
 /* Bytes moved within each lane: byte i of the result is byte from >> 8 i, or 0 where that is
  * 0x80. */
@@ -250,7 +241,7 @@ static void unpack_q3_k(void *tile, uint32_t half, const uint8_t *src, size_t st
 /* Scales of IQ4_XS from the first two words of a block: nibbles of w1, and two bits each from the
  * upper half of w0: in byte 0 those of scales 0 and 1, one nibble up those of 2 and 3, and so
  * on. */
-ATTR_INLINE void unpack_scales_iq4_xs(struct tile_planes *t, uint32_t half, __m256i w0, __m256i w1)
+ATTR_INLINE void unpack_scales_iq4_xs(struct tile_k *t, uint32_t half, __m256i w0, __m256i w1)
 {
     __m256i top = move_bytes(w0, 0x03030202);
     top = _mm256_blendv_epi8(low_nibbles(top), high_nibbles(top),
@@ -261,18 +252,15 @@ ATTR_INLINE void unpack_scales_iq4_xs(struct tile_planes *t, uint32_t half, __m2
     odd = _mm256_sub_epi8(odd, _mm256_set1_epi8(32));
     ATTR_UNROLL
     for (uint32_t j = 0; j < 4; j++) {
-        t->scale[half][2 * j][1] = twice_s8(even, j);
-        t->scale[half][2 * j + 1][1] = twice_s8(odd, j);
+        t->scale[2 * j][half] = twice_s8(even, j);
+        t->scale[2 * j + 1][half] = twice_s8(odd, j);
     }
-    ATTR_UNROLL
-    for (uint32_t j = 0; j < 8; j++)
-        t->scale[half][j][0] = _mm256_slli_epi16(t->scale[half][j][1], 4);
 }
 
 static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t stride,
                           uint32_t count)
 {
-    struct tile_planes *t = tile;
+    struct tile_k *t = tile;
     __m256i w[4];
     (void)count;
     transpose16(src, stride, w);
@@ -282,9 +270,8 @@ static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t 
         transpose16(src + 8 + 16 * j, stride, w);
         ATTR_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
-            __m256i(*q)[2] = &t->q[half][8 * j + i];
-            iq4_planes(low_nibbles(w[i]), &q[0][0], &q[0][1]);
-            iq4_planes(high_nibbles(w[i]), &q[4][0], &q[4][1]);
+            t->q[8 * j + i][half] = iq4_codes(low_nibbles(w[i]));
+            t->q[8 * j + 4 + i][half] = iq4_codes(high_nibbles(w[i]));
         }
     }
 }
@@ -422,8 +409,9 @@ ATTR_INLINE void direct_q6_k(const uint8_t *src, size_t stride, uint32_t blocks,
     DIRECT(name, 1)                                                                                \
     DIRECT(name, 2)                                                                                \
     DIRECT(name, 3)                                                                                \
+    DIRECT(name, 4)                                                                                \
     static tile_direct *const directs_##name[] = { NULL, direct_##name##_1, direct_##name##_2,     \
-                                                   direct_##name##_3 };
+                                                   direct_##name##_3, direct_##name##_4 };
 DIRECTS(q4_k)
 DIRECTS(q6_k)
 
@@ -466,48 +454,16 @@ DIRECTS(q6_k)
     MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
     MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)                                         \
     RUN_NARROW(name, bytes)
-#define FORMAT_DIRECT(name, bytes, few, ...)                                                       \
+#define FORMAT_DIRECT(name, bytes, ...)                                                            \
     MICROS(name, bytes, __VA_ARGS__)                                                               \
-    RUN(name, bytes, .narrow_cols = few, .direct = directs_##name)
+    RUN(name, bytes, .narrow_cols = 4, .direct = directs_##name)
 
 FORMAT(q2_k, 84, .depth = 4, .scale_depth = 4, .mins = 8)
 FORMAT(q3_k, 110, .depth = 4, .scale_depth = 4, .centre = CENTRE_4)
-FORMAT_DIRECT(q4_k, 144, 3, .depth = 8, .scale_depth = 8, .mins = 4)
+FORMAT_DIRECT(q4_k, 144, .depth = 8, .scale_depth = 8, .mins = 4)
 FORMAT(q5_k, 176, .depth = 4, .scale_depth = 8, .mins = 4)
-FORMAT_DIRECT(q6_k, 210, 3, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
-
-ATTR_INLINE void half_planes(const struct tile_planes *t, uint32_t half, const uint8_t *x,
-                             size_t x_stride, const uint8_t *next, float *acc, const int n)
-{
-    micro256(
-        (struct part256){ .q = t->q[half], .scale = t->scale[half], .d = &t->d[half] }, x, x_stride,
-        next, 5, acc + half * TILE_HALF, n,
-        (struct tile_shape){ .depth = 8, .scale_depth = 8, .centre = CENTRE_8, .planes = true });
-}
-
-/* Both halves, one after the other. The prefetch goes with the first. */
-#define MICRO_PLANES(n)                                                                            \
-    static void micro_iq4_xs_##n(const void *tile, uint32_t count, const uint8_t *x,               \
-                                 size_t x_stride, const uint8_t *next, float *acc)                 \
-    {                                                                                              \
-        (void)count;                                                                               \
-        half_planes(tile, 0, x, x_stride, next, acc, n);                                           \
-        half_planes(tile, 1, x, x_stride, NULL, acc, n);                                           \
-    }
-#define NARROW_PLANES(n)                                                                           \
-    static void narrow_iq4_xs_##n(const void *tile, uint32_t count, const uint8_t *x,              \
-                                  size_t x_stride, const uint8_t *next, float *acc)                \
-    {                                                                                              \
-        (void)count;                                                                               \
-        half_planes(tile, 0, x, x_stride, next, acc, n);                                           \
-    }
-MICRO_PLANES(1)
-MICRO_PLANES(2)
-MICRO_PLANES(3)
-MICRO_PLANES(4)
-NARROW_PLANES(1)
-NARROW_PLANES(2)
-RUN_NARROW(iq4_xs, 136)
+FORMAT_DIRECT(q6_k, 210, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
+FORMAT(iq4_xs, 136, .wide = true)
 
 void matmul_fill_k_avx2(struct matmul_kernels *k)
 {

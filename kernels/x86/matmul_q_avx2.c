@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* matmul_q_avx2 - formats of 32-weight blocks: unpacking 8 of them into a tile, and their
  * micro-kernels. Codes of Q4_0 are kept as code + 8, of Q5_0 and MXFP4 as code + 16, undone by the
- * start of the 16-bit sums; Q8_0 and IQ4_NL as two planes of code + 128. Block layouts:
+ * start of the 16-bit sums; those of Q8_0 and IQ4_NL as they are. Block layouts:
  * kernels/ref/matmul_ref_blocks.c. */
 #include "kernels/x86/tile_avx2.h"
 
@@ -12,14 +12,7 @@ struct tile_q {
     __m256 d[BLOCKS][2], m[BLOCKS][2];
 };
 
-struct tile_planes {
-    __m256i q[2][BLOCKS][8][2]; /* [half][block][4 weights][high, low] */
-    __m256 d[2][BLOCKS];
-};
-
-_Static_assert(sizeof(struct tile_q) <= TILE_BYTES_MAX &&
-                   sizeof(struct tile_planes) <= TILE_BYTES_MAX,
-               "tile");
+_Static_assert(sizeof(struct tile_q) <= TILE_BYTES_MAX, "tile");
 
 /* 16 nibble bytes of 8 rows: the low halves are the first 16 weights, the high ones the last. */
 ATTR_INLINE void load_nibbles(__m256i codes[8], const uint8_t *src, size_t stride)
@@ -138,45 +131,35 @@ static void unpack_mxfp4(void *tile, uint32_t half, const uint8_t *src, size_t s
 static void unpack_q8_0(void *tile, uint32_t half, const uint8_t *src, size_t stride,
                         uint32_t count)
 {
-    const __m256i flip = _mm256_set1_epi8(-128); /* code + 128 */
-    struct tile_planes *t = tile;
+    struct tile_q *t = tile;
     for (uint32_t b = 0; b < count; b++, src += 34) {
-        ATTR_UNROLL
-        for (uint32_t s = 0; s < 2; s++) {
-            __m256i w[4];
-            transpose16(src + 2 + 16 * s, stride, w);
-            ATTR_UNROLL
-            for (uint32_t i = 0; i < 4; i++) {
-                __m256i code = _mm256_xor_si256(w[i], flip);
-                t->q[half][b][4 * s + i][0] = high_nibbles(code);
-                t->q[half][b][4 * s + i][1] = low_nibbles(code);
-            }
-        }
-        t->d[half][b] = load_f16_rows(src, stride);
+        __m256i codes[8];
+        transpose16(src + 2, stride, codes);
+        transpose16(src + 18, stride, codes + 4);
+        store_codes(t->q[b], half, codes);
+        t->d[b][half] = load_f16_rows(src, stride);
     }
 }
 
 static void unpack_iq4_nl(void *tile, uint32_t half, const uint8_t *src, size_t stride,
                           uint32_t count)
 {
-    struct tile_planes *t = tile;
+    struct tile_q *t = tile;
     for (uint32_t b = 0; b < count; b++, src += 18) {
-        __m256i w[4];
-        transpose16(src + 2, stride, w);
+        __m256i codes[8];
+        load_nibbles(codes, src + 2, stride);
         ATTR_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            __m256i(*q)[2] = &t->q[half][b][i];
-            iq4_planes(low_nibbles(w[i]), &q[0][0], &q[0][1]);
-            iq4_planes(high_nibbles(w[i]), &q[4][0], &q[4][1]);
-        }
-        t->d[half][b] = load_f16_rows(src, stride);
+        for (uint32_t i = 0; i < 8; i++)
+            codes[i] = iq4_codes(codes[i]);
+        store_codes(t->q[b], half, codes);
+        t->d[b][half] = load_f16_rows(src, stride);
     }
 }
 
-/* All blocks of a tile: 16 rows at once. */
-ATTR_INLINE void micro_codes(const struct tile_q *t, uint32_t count, const uint8_t *x,
-                             size_t x_stride, const uint8_t *next, const int lines, float *acc,
-                             const int n, const struct tile_shape s)
+/* All blocks of a tile. */
+ATTR_INLINE void micro_blocks(const struct tile_q *t, uint32_t count, const uint8_t *x,
+                              size_t x_stride, const uint8_t *next, const int lines, float *acc,
+                              const int n, const struct tile_shape s)
 {
     for (uint32_t b = 0; b < count; b++, x += sizeof(struct act_q8_32)) {
         prefetch_part(next, b, lines);
@@ -184,33 +167,19 @@ ATTR_INLINE void micro_codes(const struct tile_q *t, uint32_t count, const uint8
     }
 }
 
-/* All blocks of a tile: 8 rows, then the other 8 unless there are none. */
-ATTR_INLINE void micro_planes(const struct tile_planes *t, uint32_t count, const uint8_t *x,
-                              size_t x_stride, const uint8_t *next, const int lines, float *acc,
-                              const int n, const struct tile_shape s)
-{
-    const struct tile_shape one = { s.depth, s.centre, s.scale_depth, s.planes, false, s.mins };
-    for (uint32_t b = 0; b < count; b++, x += sizeof(struct act_q8_32)) {
-        prefetch_part(next, b, lines);
-        for (uint32_t half = 0; half < (s.narrow ? 1 : 2); half++)
-            micro32((struct part32){ t->q[half][b], &t->d[half][b], NULL }, x, x_stride,
-                    acc + half * TILE_HALF, n, one);
-    }
-}
-
 /* Micro-kernels of one format for 1..4 columns. */
-#define MICRO(name, prefix, kind, n, bytes, ...)                                                   \
+#define MICRO(name, prefix, n, bytes, ...)                                                         \
     static void prefix##_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,          \
                                       size_t x_stride, const uint8_t *next, float *acc)            \
     {                                                                                              \
-        micro_##kind(tile, count, x, x_stride, next, ((bytes) + 3) / 4, acc, n,                    \
+        micro_blocks(tile, count, x, x_stride, next, ((bytes) + 3) / 4, acc, n,                    \
                      (struct tile_shape){ __VA_ARGS__ });                                          \
     }
-#define MICROS(name, kind, bytes, ...)                                                             \
-    MICRO(name, micro, kind, 1, bytes, __VA_ARGS__)                                                \
-    MICRO(name, micro, kind, 2, bytes, __VA_ARGS__)                                                \
-    MICRO(name, micro, kind, 3, bytes, __VA_ARGS__)                                                \
-    MICRO(name, micro, kind, 4, bytes, __VA_ARGS__)
+#define MICROS(name, bytes, ...)                                                                   \
+    MICRO(name, micro, 1, bytes, __VA_ARGS__)                                                      \
+    MICRO(name, micro, 2, bytes, __VA_ARGS__)                                                      \
+    MICRO(name, micro, 3, bytes, __VA_ARGS__)                                                      \
+    MICRO(name, micro, 4, bytes, __VA_ARGS__)
 
 /* The entry of a format; how it takes few columns comes last. */
 #define RUN(name, bytes, ...)                                                                      \
@@ -228,22 +197,22 @@ ATTR_INLINE void micro_planes(const struct tile_planes *t, uint32_t count, const
         };                                                                                         \
         tile_run_avx2(m, row_begin, row_end, &format);                                             \
     }
-#define FORMAT(name, kind, bytes, ...)                                                             \
-    MICROS(name, kind, bytes, __VA_ARGS__)                                                         \
-    MICRO(name, narrow, kind, 1, 0, .narrow = true, __VA_ARGS__)                                   \
-    MICRO(name, narrow, kind, 2, 0, .narrow = true, __VA_ARGS__)                                   \
+#define FORMAT(name, bytes, ...)                                                                   \
+    MICROS(name, bytes, __VA_ARGS__)                                                               \
+    MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
+    MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)                                         \
     RUN(name, bytes, .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 })
-#define FORMAT_DIRECT(name, kind, bytes, ...)                                                      \
-    MICROS(name, kind, bytes, __VA_ARGS__)                                                         \
+#define FORMAT_DIRECT(name, bytes, ...)                                                            \
+    MICROS(name, bytes, __VA_ARGS__)                                                               \
     RUN(name, bytes, .narrow_cols = 4, .direct = direct_##name##_avx2)
 
-FORMAT_DIRECT(q4_0, codes, 18, .depth = 8, .centre = CENTRE_8)
-FORMAT_DIRECT(q4_1, codes, 20, .depth = 8, .mins = 1)
-FORMAT(q5_0, codes, 22, .depth = 8, .centre = CENTRE_16)
-FORMAT(q5_1, codes, 24, .depth = 4, .mins = 1)
-FORMAT_DIRECT(q8_0, planes, 34, .depth = 8, .centre = CENTRE_8, .planes = true)
-FORMAT(mxfp4, codes, 17, .depth = 8, .centre = CENTRE_16)
-FORMAT(iq4_nl, planes, 18, .depth = 8, .centre = CENTRE_8, .planes = true)
+FORMAT_DIRECT(q4_0, 18, .depth = 8, .centre = CENTRE_8)
+FORMAT_DIRECT(q4_1, 20, .depth = 8, .mins = 1)
+FORMAT(q5_0, 22, .depth = 8, .centre = CENTRE_16)
+FORMAT(q5_1, 24, .depth = 4, .mins = 1)
+FORMAT_DIRECT(q8_0, 34, .wide = true)
+FORMAT(mxfp4, 17, .depth = 8, .centre = CENTRE_16)
+FORMAT(iq4_nl, 18, .wide = true)
 
 void matmul_fill_q_avx2(struct matmul_kernels *k)
 {
