@@ -185,7 +185,7 @@ int main(int argc, char **argv)
     struct options o = parse(argc, argv);
     struct kernels kernels;
     kernels_open(&kernels, o.isa);
-    machine_measure(&s.machine, 100);
+    machine_measure(&s.machine, 1, 100);
     machine_print(&s.machine);
     const size_t pool_bytes = 2 * kv_tile_bytes(KV_F16, o.head_dim) * HEADS * BLOCKS;
     uint8_t *pool = take(pool_bytes);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* kernbench - speed of the weight products, one core, by format and number of columns.
- *     kernbench [--format NAME] [--isa LEVEL] [-k COLS] [--ms TIME] [--quantize]
+ *     kernbench [--format NAME] [--isa LEVEL] [-k COLS] [-t THREADS] [--ms TIME] [--quantize]
+ * With -t, THREADS - 1 others do the same beside it, and the limits are taken so too: processors of
+ * a guest may be two threads of one core.
  * Inside the clock: matmul_run of the table, from GGUF bytes to finished outputs: unpacking,
  * products and epilogue. Not inside: quantizing the activations (--quantize prints that). Two
  * working sets:
@@ -19,7 +21,7 @@
 #include "core/mem.h"
 #include "kernels/kernels.h"
 
-enum { COLS_MAX = 32, L2_BYTES = 192 << 10, MEMORY_BYTES = 256 << 20 };
+enum { COLS_MAX = 32, THREADS_MAX = 8, L2_BYTES = 192 << 10, MEMORY_BYTES = 256 << 20 };
 
 static const enum dtype all_types[] = { DTYPE_Q4_K,  DTYPE_Q6_K, DTYPE_Q8_0,   DTYPE_Q4_0,
                                         DTYPE_Q4_1,  DTYPE_Q5_0, DTYPE_Q5_1,   DTYPE_Q5_K,
@@ -29,7 +31,7 @@ static const enum dtype all_types[] = { DTYPE_Q4_K,  DTYPE_Q6_K, DTYPE_Q8_0,   D
 struct options {
     const char *format;
     enum isa isa;
-    uint32_t k;
+    uint32_t k, threads;
     double ms;
     bool quantize;
 };
@@ -74,11 +76,26 @@ static void *take(size_t bytes)
 
 struct set {
     const uint8_t *weights;
-    float *x, *out;
+    float *x, *out[THREADS_MAX];
     void *act;
     struct machine machine;
     double read_gbs;
 };
+
+/* Every thread has outputs of its own, and in memory begins at another place. */
+static struct spread time_job(const struct options *o, const struct set *s, const struct job *like)
+{
+    struct job jobs[THREADS_MAX];
+    void *ctx[THREADS_MAX];
+    for (uint32_t i = 0; i < o->threads; i++) {
+        jobs[i] = *like;
+        jobs[i].m.out = s->out[i];
+        jobs[i].at = like->m.w.rows / o->threads * i / like->rows_window * like->rows_window;
+        ctx[i] = &jobs[i];
+        run_window(ctx[i]);
+    }
+    return time_windows_beside(run_window, ctx, o->threads, o->ms);
+}
 
 static void bench_format(const struct options *o, const struct kernels *kernels,
                          const struct set *s, enum dtype type)
@@ -101,12 +118,10 @@ static void bench_format(const struct options *o, const struct kernels *kernels,
             j.m = (struct matmul){ .w = { s->weights, type, (uint32_t)rows, o->k, row_bytes },
                                    .x = &act,
                                    .x_count = cols[i],
-                                   .out = s->out,
                                    .out_stride = rows };
             if (rows < j.rows_window)
                 continue;
-            run_window(&j);
-            struct spread t = time_windows(run_window, &j, o->ms);
+            struct spread t = time_job(o, s, &j);
             double cycle = 1 / s->machine.ghz, mac = (double)o->k * j.rows_window * cols[i];
             double gbs = (double)row_bytes * j.rows_window / t.median;
             double rate = mac / (t.median / cycle), limit = ceiling;
@@ -153,7 +168,7 @@ static void bench_quantize(const struct options *o, const struct kernels *kernel
 
 static struct options parse(int argc, char **argv)
 {
-    struct options o = { .isa = cpu_isa(), .k = 2048, .ms = 60 };
+    struct options o = { .isa = cpu_isa(), .k = 2048, .threads = 1, .ms = 60 };
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         char *end;
@@ -168,11 +183,15 @@ static struct options parse(int argc, char **argv)
             o.format = dtype_find((uint32_t)type)->name;
         } else if (strcmp(argv[i], "-k") == 0 && good && number >= 256 && number <= 65536) {
             o.k = (uint32_t)number;
+        } else if (strcmp(argv[i], "-t") == 0 && good && number >= 1 && number <= THREADS_MAX) {
+            o.threads = (uint32_t)number;
         } else if (strcmp(argv[i], "--ms") == 0 && good && number >= 1) {
             o.ms = number;
         } else if (strcmp(argv[i], "--isa") != 0 || !isa_parse(&o.isa, value)) {
-            fprintf(stderr, "usage: kernbench [--format NAME] [--isa LEVEL] [-k 256..65536] "
-                            "[--ms TIME] [--quantize]\n");
+            fprintf(stderr,
+                    "usage: kernbench [--format NAME] [--isa LEVEL] [-k 256..65536] "
+                    "[-t 1..%d] [--ms TIME] [--quantize]\n",
+                    THREADS_MAX);
             exit(2);
         }
         i++;
@@ -186,7 +205,7 @@ int main(int argc, char **argv)
     struct kernels kernels;
     struct set s;
     kernels_open(&kernels, o.isa);
-    machine_measure(&s.machine, 100);
+    machine_measure(&s.machine, o.threads, 100);
     machine_print(&s.machine);
     uint8_t *weights = take(MEMORY_BYTES + 4096);
     fill(weights, MEMORY_BYTES);
@@ -194,12 +213,20 @@ int main(int argc, char **argv)
     s.x = take((o.k + COLS_MAX) * sizeof *s.x);
     for (uint32_t i = 0; i < o.k + COLS_MAX; i++)
         s.x[i] = sinf((float)i) * (i % 64 == 5 ? 8 : 1);
-    s.out = take((size_t)COLS_MAX * (MEMORY_BYTES / 64) * sizeof *s.out / 8);
+    for (uint32_t i = 0; i < o.threads; i++)
+        s.out[i] = take((size_t)COLS_MAX * (MEMORY_BYTES / 64) * sizeof(float) / 8);
     s.act = take(COLS_MAX * act_row_bytes(ACT_F32, o.k));
-    struct reader reader = { .data = weights, .bytes = MEMORY_BYTES, .streams = 8 };
-    s.read_gbs = READ_WINDOW / time_windows(read_window, &reader, 300).median;
-    printf("level %s, %u weights a row, read %.1f GB/s in 8 streams\n", isa_name(kernels.isa), o.k,
-           s.read_gbs);
+    struct reader readers[THREADS_MAX];
+    void *ctx[THREADS_MAX];
+    for (uint32_t i = 0; i < o.threads; i++) {
+        size_t at = MEMORY_BYTES / o.threads * i / READ_WINDOW * READ_WINDOW;
+        readers[i] =
+            (struct reader){ .data = weights, .bytes = MEMORY_BYTES, .at = at, .streams = 8 };
+        ctx[i] = &readers[i];
+    }
+    s.read_gbs = READ_WINDOW / time_windows_beside(read_window, ctx, o.threads, 300).median;
+    printf("level %s, %u weights a row, %u threads at once, read %.1f GB/s in 8 streams\n",
+           isa_name(kernels.isa), o.k, o.threads, s.read_gbs);
     if (o.quantize)
         bench_quantize(&o, &kernels, &s);
     for (size_t i = 0; i < sizeof all_types / sizeof *all_types; i++)

@@ -11,6 +11,8 @@
 #ifndef QUIRE_BENCH_MACHINE_H
 #define QUIRE_BENCH_MACHINE_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +56,43 @@ static inline struct spread time_windows(window_fn *fn, void *ctx, double ms)
     return (struct spread){ windows[0], windows[count / 2] };
 }
 
+enum { BESIDE_MAX = 63 };
+
+struct beside {
+    pthread_t thread;
+    window_fn *fn;
+    void *ctx;
+    atomic_bool *stop;
+};
+
+static inline void *run_beside(void *ctx)
+{
+    struct beside *b = ctx;
+    while (!atomic_load_explicit(b->stop, memory_order_relaxed))
+        b->fn(b->ctx);
+    return NULL;
+}
+
+/* time_windows_beside - time_windows of fn(ctx[0]), while fn(ctx[1 .. count - 1]) runs on threads
+ * of its own. */
+static inline struct spread time_windows_beside(window_fn *fn, void *const *ctx, uint32_t count,
+                                                double ms)
+{
+    static struct beside others[BESIDE_MAX];
+    atomic_bool stop = false;
+    uint32_t started = 0;
+    for (; started + 1 < count; started++) {
+        others[started] = (struct beside){ .fn = fn, .ctx = ctx[started + 1], .stop = &stop };
+        if (pthread_create(&others[started].thread, NULL, run_beside, &others[started]) != 0)
+            break;
+    }
+    struct spread s = time_windows(fn, ctx[0], ms);
+    atomic_store(&stop, true);
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(others[i].thread, NULL);
+    return s;
+}
+
 /* ns_per_cycle - the shortest cycle seen so far; measured anew at each call. */
 static inline double ns_per_cycle(void)
 {
@@ -80,23 +119,28 @@ struct machine {
     double f32_fma;
 };
 
-static inline void machine_measure(struct machine *m, double ms)
+/* Of one core while threads - 1 others do the same. */
+static inline void machine_measure(struct machine *m, uint32_t threads, double ms)
 {
     *m = (struct machine){ .ghz = 1 / ns_per_cycle() };
 #if defined(__x86_64__)
     static char data[1024] __attribute__((aligned(64)));
     if (!isa_usable(ISA_AVX2))
         return;
-    double multiply = time_windows(loop_multiply_add, data, ms).min;
-    double sum = time_windows(loop_multiply_add_sum, data, ms).min;
-    double step = time_windows(loop_kernel_step, data, ms).min;
-    double fma = time_windows(loop_fma, data, ms).min, cycle = ns_per_cycle();
+    void *ctx[BESIDE_MAX + 1];
+    for (uint32_t i = 0; i < threads; i++)
+        ctx[i] = data;
+    double multiply = time_windows_beside(loop_multiply_add, ctx, threads, ms).min;
+    double sum = time_windows_beside(loop_multiply_add_sum, ctx, threads, ms).min;
+    double step = time_windows_beside(loop_kernel_step, ctx, threads, ms).min;
+    double fma = time_windows_beside(loop_fma, ctx, threads, ms).min, cycle = ns_per_cycle();
     m->ghz = 1 / cycle;
     m->int8_multiply = 2000 * 12 * 32 / (multiply / cycle);
     m->int8_sum = 2000 * 8 * 32 / (sum / cycle);
     m->int8_step = 2000 * 8 * 32 / (step / cycle);
     m->f32_fma = 2000 * 12 * 8 / (fma / cycle);
 #else
+    (void)threads;
     (void)ms;
 #endif
 }
