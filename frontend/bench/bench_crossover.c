@@ -357,11 +357,11 @@ static json_t *tax_json(const struct crossover *c, const struct cross_tax *tax)
     for (uint32_t i = 0; i < TAX_RUNGS; i++)
         (void)!json_array_append_new(prompt, json_real(tax->prompt_ms[i]));
     for (uint32_t p = 0; p < TAX_PARTS; p++)
-        (void)!json_array_append_new(parts, json_pack("[f, f, f, f]", tax->part_ms[p][0],
-                                                      tax->part_ms[p][1], tax->part_ms[p][2],
-                                                      tax->part_ms[p][3]));
+        (void)!json_array_append_new(parts, json_pack("[f, f, f, f]", tax->token_ms[p][0],
+                                                      tax->token_ms[p][1], tax->token_ms[p][2],
+                                                      tax->token_ms[p][3]));
     return json_pack("{s:i, s:i, s:o, s:o}", "prompt", (int)tax_prompt(&c->plan), "output",
-                     (int)tax_output(&c->plan), "prompt_ms", prompt, "part_ms", parts);
+                     (int)tax_output(&c->plan), "prompt_ms", prompt, "token_ms", parts);
 }
 
 static enum rc make_tax(struct crossover *c, const char *key, struct fault *fault)

@@ -130,7 +130,8 @@ static void print_tax(const struct report *r)
         "scheduler: with one place, D to B",
     };
     fprintf(out, "\n## What one user pays\n\nOne conversation, computed by A, B, C and D in turn, "
-                 "token by token; time of the one over time of the other.\n\n"
+                 "token by token; time of the one over time of the other (median tokens of sixteen "
+                 "parts of each answer).\n\n"
                  "| | a token | a prompt |\n|---|---|---|\n");
     for (uint32_t i = 0; i < 3; i++) {
         fprintf(out, "| %s | ", names[i]);

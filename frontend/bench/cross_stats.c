@@ -96,7 +96,8 @@ struct cross_star cross_star_of(const struct cross_point *points, uint32_t count
         stars[i] = star_in(points, count, picks, rounds);
     }
     qsort(stars, DRAWS, sizeof *stars, by_users);
-    star.low = stars[DRAWS / 40];
+    star.low = stars[DRAWS / 40] < star.users ? stars[DRAWS / 40] : star.users;
     star.high = stars[DRAWS - 1 - DRAWS / 40];
+    star.high = star.high > star.users ? star.high : star.users;
     return star;
 }

@@ -79,7 +79,7 @@ static bool tax_ratios(const json_t *ms, double out[3])
 
 static bool take_tax(struct cross_table *t, const json_t *row)
 {
-    const json_t *parts = json_object_get(row, "part_ms");
+    const json_t *parts = json_object_get(row, "token_ms");
     double ratios[3];
     if (t->tax_rounds == CROSS_ROUNDS_MAX ||
         t->tax_count + json_array_size(parts) > CROSS_ROUNDS_MAX * CROSS_POINTS_MAX)

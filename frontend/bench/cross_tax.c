@@ -32,7 +32,7 @@ static enum rc begin_sched(struct taxed *t, int32_t *token, struct fault *fault)
 {
     struct request_params p = { .prompt = t->prompt,
                                 .prompt_count = t->prompt_tokens,
-                                .max_tokens = t->output_tokens,
+                                .max_tokens = t->output_tokens + 1,
                                 .sampling = sampling_default(),
                                 .cache_salt = t->rig->salt };
     p.sampling.temperature = 0;
@@ -53,32 +53,45 @@ static enum rc next_token(struct taxed *t, uint32_t rung, uint32_t count, int32_
     return single_ask(loop, t->prompt, t->prompt_tokens, token);
 }
 
-static enum rc run_tokens(struct taxed *t, struct cross_tax *out, struct fault *fault)
+/* Token number count by every rung, the first of them another one each time. */
+static enum rc run_token(struct taxed *t, uint32_t count, double ms[TAX_RUNGS], struct fault *fault)
 {
     struct clock clock = clock_real();
-    for (uint32_t count = 1; count <= t->output_tokens; count++) {
-        int32_t tokens[TAX_RUNGS];
-        for (uint32_t i = 0; i < TAX_RUNGS; i++) {
-            uint32_t rung = (i + count) % TAX_RUNGS;
-            uint64_t begun_us = clock_now_us(&clock);
-            enum rc rc = next_token(t, rung, count, &tokens[rung], fault);
-            double ms = (double)(clock_now_us(&clock) - begun_us) / 1e3;
-            if (rc != RC_OK)
-                return fault->text[0] != '\0' ? rc : fault_set(fault, rc, "%s", rc_text(rc));
-            if (count == 1)
-                out->prompt_ms[rung] = ms;
-            else
-                out->part_ms[(count - 1) * TAX_PARTS / t->output_tokens][rung] += ms;
-        }
-        for (uint32_t i = 1; i < TAX_RUNGS; i++)
-            if (tokens[i] != tokens[0])
-                return fault_set(fault, RC_CORRUPT,
-                                 "rung %s says token %d where rung A says %d, at place %u",
-                                 rung_texts[i].letter, tokens[i], tokens[0], count);
-        if (interrupt_signal() != 0)
-            return fault_set(fault, RC_CANCELLED, "interrupted");
+    int32_t tokens[TAX_RUNGS];
+    for (uint32_t i = 0; i < TAX_RUNGS; i++) {
+        uint32_t rung = (i + count) % TAX_RUNGS;
+        uint64_t begun_us = clock_now_us(&clock);
+        enum rc rc = next_token(t, rung, count, &tokens[rung], fault);
+        ms[rung] = (double)(clock_now_us(&clock) - begun_us) / 1e3;
+        if (rc != RC_OK)
+            return fault->text[0] != '\0' ? rc : fault_set(fault, rc, "%s", rc_text(rc));
     }
-    return RC_OK;
+    for (uint32_t i = 1; i < TAX_RUNGS; i++)
+        if (tokens[i] != tokens[0])
+            return fault_set(fault, RC_CORRUPT,
+                             "rung %s says token %d where rung A says %d, at place %u",
+                             rung_texts[i].letter, tokens[i], tokens[0], count);
+    return interrupt_signal() == 0 ? RC_OK : fault_set(fault, RC_CANCELLED, "interrupted");
+}
+
+/* Tokens [begin, end). */
+static enum rc run_part(struct taxed *t, uint32_t begin, uint32_t end, double out[TAX_RUNGS],
+                        struct fault *fault)
+{
+    struct quantiles times[TAX_RUNGS] = { 0 };
+    double ms[TAX_RUNGS];
+    enum rc rc = RC_OK;
+    for (uint32_t count = begin; count < end && rc == RC_OK; count++) {
+        rc = run_token(t, count, ms, fault);
+        for (uint32_t i = 0; i < TAX_RUNGS && rc == RC_OK; i++)
+            if (quantiles_add(&times[i], ms[i]) != RC_OK)
+                rc = fault_set(fault, RC_NO_MEMORY, "out of memory");
+    }
+    for (uint32_t i = 0; i < TAX_RUNGS; i++) {
+        out[i] = quantiles_median(&times[i]);
+        quantiles_close(&times[i]);
+    }
+    return rc;
 }
 
 enum rc cross_tax_run(struct cross_rig *rig, uint32_t prompt_tokens, uint32_t output_tokens,
@@ -97,7 +110,9 @@ enum rc cross_tax_run(struct cross_rig *rig, uint32_t prompt_tokens, uint32_t ou
     t.prompt = prompt;
     enum rc rc = cross_open_sched(&t.sched, rig, RUNG_D, 1, fault);
     if (rc == RC_OK)
-        rc = run_tokens(&t, out, fault);
+        rc = run_token(&t, 1, out->prompt_ms, fault);
+    for (uint32_t p = 0, part = output_tokens / TAX_PARTS; p < TAX_PARTS && rc == RC_OK; p++)
+        rc = run_part(&t, 2 + p * part, 2 + (p + 1) * part, out->token_ms[p], fault);
     sched_close(t.sched);
     mem_free(prompt);
     return rc;

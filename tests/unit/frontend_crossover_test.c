@@ -53,6 +53,12 @@ static void test_star_is_the_first_that_wins_both(void **state)
     assert_int_equal(s.users, 2);
     assert_int_equal(s.low, 2);
     assert_int_equal(s.high, 4);
+    for (uint32_t i = 0; i < p[1].rounds; i++) /* the mean wins in every draw, the interval never */
+        p[1].speed[i] = 1 + 1e-12;
+    p[1].wait[0] = 1.1;
+    s = cross_star_of(p, 4);
+    assert_int_equal(s.users, 4);
+    assert_true(s.low <= 4 && s.high >= 4);
     s = cross_star_of(p, 1);
     assert_int_equal(s.users, CROSS_NEVER);
     assert_int_equal(s.high, CROSS_NEVER);
