@@ -32,7 +32,8 @@ struct cross_point {
 
 /* The least number of users at which batching wins: the interval of speed is above 1 and the wait
  * is not longer. low, high: the middle 95 % of what draws of rounds give, where winning is a mean
- * speed above 1 and a mean wait of at most 1; users is between them. CROSS_NEVER: not up to the last point. */
+ * speed above 1 and a mean wait of at most 1; users is between them. CROSS_NEVER: not up to the
+ * last point. */
 struct cross_star {
     uint32_t users, low, high;
 };

@@ -16,8 +16,8 @@ struct cross_tax {
     double token_ms[TAX_PARTS][TAX_RUNGS]; /* medians of output_tokens / TAX_PARTS tokens each */
 };
 
-/* cross_tax_run - output_tokens, behind the first one: a multiple of TAX_PARTS. The order of the four turns with every
- * token. */
+/* cross_tax_run - output_tokens, behind the first one: a multiple of TAX_PARTS. The order of the
+ * four turns with every token. */
 enum rc cross_tax_run(struct cross_rig *rig, uint32_t prompt_tokens, uint32_t output_tokens,
                       struct cross_tax *out, struct fault *fault) ATTR_MUST_USE;
 
