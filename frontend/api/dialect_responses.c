@@ -55,6 +55,8 @@ static enum rc open_job(void **job, const struct api_context *x, const struct ap
                    : no_memory(error);
     json_decref(own);
     if (rc != RC_OK) {
+        api_error_rename(error, "messages", "input");
+        api_error_rename(error, "max_tokens", "max_output_tokens");
         mem_free(r);
         return rc;
     }

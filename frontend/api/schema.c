@@ -51,6 +51,20 @@ enum rc api_error_set(struct api_error *e, int status, const char *code, const c
     return rc;
 }
 
+void api_error_rename(struct api_error *e, const char *from, const char *to)
+{
+    char rest[sizeof e->message];
+    size_t len = strlen(from);
+    if (strcmp(e->param, from) != 0)
+        return;
+    snprintf(e->param, sizeof e->param, "%s", to);
+    if (strncmp(e->message, from, len) != 0)
+        return;
+    memcpy(rest, e->message + len, sizeof rest - len);
+    snprintf(e->message, sizeof e->message, "%s%.*s", to, (int)(sizeof rest - 1 - strlen(to)),
+             rest);
+}
+
 json_t *api_error_json(const struct api_error *e)
 {
     json_t *param = e->param[0] != '\0' ? json_string(e->param) : json_null();

@@ -36,6 +36,9 @@ struct api_error {
 enum rc api_error_set(struct api_error *e, int status, const char *code, const char *param,
                       const char *fmt, ...) ATTR_PRINTF(5, 6);
 
+/* api_error_rename - what is said of field `from` is said of `to`: of a body that was rewritten. */
+void api_error_rename(struct api_error *e, const char *from, const char *to);
+
 /* api_error_json - {"message","type","param","code"} as a new reference; NULL without memory. */
 json_t *api_error_json(const struct api_error *e);
 

@@ -111,68 +111,6 @@ def test_null_is_absent_unknown_is_ignored_wrong_is_a_400():
         equal((r.status, r.error["code"]), (400, code), raw[:20])
 
 
-def test_prompt_longer_than_the_limit():
-    before = server().metrics()["quire_prefill_tokens_total"]
-    for path in ["/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses"]:
-        for stream in [False, True]:
-            text = "hello " * 600
-            body = {"input": text} if "responses" in path else {"max_tokens": 4}
-            if "messages" in path or "chat" in path:
-                body["messages"] = [{"role": "user", "content": text}]
-            elif "completions" in path:
-                body["prompt"] = text
-            body["stream"] = stream
-            r = server().post(path, body)
-            equal((r.status, r.fields["content-type"]), (400, "application/json"), path)
-            check("256" in r.text, r.text)
-            if "completions" in path:
-                equal((r.error["code"], r.error["type"]),
-                      ("context_length_exceeded", "invalid_request_error"))
-                check(r.error["n_ctx"] == 256 and r.error["n_prompt_tokens"] > 600)
-    equal(server().metrics()["quire_prefill_tokens_total"], before)
-
-
-def test_what_can_never_fit_the_pool():
-    with Server("-c", 4096, "--kv-tokens", 1024) as s:
-        r = s.post("/v1/completions", {"prompt": [300] * 1500, "max_tokens": 4})
-        equal(r.status, 400)
-        check("1024" in r.error["message"], r.text)
-        equal(s.post("/v1/completions", {"prompt": "x", "max_tokens": 8}).status, 200)
-        equal(s.metrics()["quire_requests_waiting"], 0)
-        check(any("1024" in text for text in s.log))
-
-
-def test_warm_equals_cold():
-    ids = [300 + i * 37 % 200 for i in range(70)]
-    for n in [48, 15, 16, 17, 31, 32, 33, 47, 49, 63, 64, 65]:
-        body = {"prompt": ids[:n], "max_tokens": 16, "logprobs": 1, "temperature": 0}
-        cold = complete(**body).json
-        warm = complete(**body).json
-        equal(warm["choices"], cold["choices"], n)
-        equal(warm["usage"]["prompt_tokens"], n)
-        check(warm["usage"]["prompt_tokens_details"]["cached_tokens"] < n)
-    check(complete(prompt=ids[:48]).json["usage"]["prompt_tokens_details"]["cached_tokens"] >= 32)
-
-
-def test_stream_contract_of_a_chat():
-    body = {"messages": [
-        {"role": "developer", "content": "be brief"},
-        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
-        {"role": "assistant", "content": None, "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
-        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "42"}]}],
-        "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 4}
-    r = server().post("/v1/chat/completions", body)
-    equal((r.status, r.fields["content-type"]), (200, "text/event-stream"), r.body[:300])
-    equal(r.events[0]["choices"][0]["delta"]["role"], "assistant")
-    ends = [c["finish_reason"] for e in r.events for c in e["choices"] if c["finish_reason"]]
-    check(len(ends) == 1 and ends[0] in ("stop", "length"))
-    equal((r.events[-1]["choices"], "usage" in r.events[-1]), ([], True))
-    equal(len({(e["id"], e["created"], e["model"]) for e in r.events}), 1)
-    r = server().post("/v1/chat/completions", {**body, "stream_options": None})
-    check(not any("usage" in e for e in r.events))
-
-
 def test_seeds_are_drawn_and_reported():
     drawn = [complete(prompt="Hello", seed=s, max_tokens=20).json for s in [-1, -1, None]]
     equal(len({d["seed"] for d in drawn}), 3)
