@@ -26,7 +26,8 @@
 #include "core/must.h"
 #include "core/stream_state.h"
 
-#define FLIGHTS 16u /* reads on their way: deep enough for a solid-state disk */
+#define SLOTS_A_BELL 4u /* of the slots, this part free is worth waking the reader for */
+#define FLIGHTS 16u     /* reads on their way: deep enough for a solid-state disk */
 
 static void warn(const struct stream *s, const char *text)
 {
@@ -447,12 +448,28 @@ const uint8_t *stream_wait(struct stream *s, uint32_t extent, uint32_t consumer)
     return (const uint8_t *)e->memory + e->skip;
 }
 
+atomic_uint *stream_taken(struct stream *s, uint32_t extent)
+{
+    return &s->extents[extent].taken;
+}
+
+/* The reader looks for free slots whenever a read ends. Beside that it is woken for several of them
+ * at once: each wake takes a processor from a consumer. */
+static bool wants_bell(struct stream *s)
+{
+    uint32_t free = (uint32_t)__builtin_popcountll(atomic_load(&s->slots_free));
+    return free * SLOTS_A_BELL >= s->config.slot_count;
+}
+
 void stream_done(struct stream *s, uint32_t extent)
 {
     struct extent *e = &s->extents[extent];
-    if (e->pinned || atomic_fetch_sub(&e->left, 1) != 1)
+    if (atomic_fetch_sub(&e->left, 1) != 1)
         return;
     atomic_store(&e->left, s->config.consumers);
+    atomic_store(&e->taken, 0);
+    if (e->pinned)
+        return;
     if (s->reads == NULL) {
         /* Else the kernel would evict what is needed first. */
         (void)madvise(e->memory, e->read_bytes, MADV_DONTNEED);
@@ -462,7 +479,8 @@ void stream_done(struct stream *s, uint32_t extent)
     uint32_t slot = e->slot;
     atomic_store(&e->state, EXTENT_AWAY);
     atomic_fetch_or(&s->slots_free, 1ull << slot);
-    stream_ring_bell(s);
+    if (wants_bell(s))
+        stream_ring_bell(s);
 }
 
 static const char *mode_text(const struct stream *s)

@@ -18,6 +18,7 @@
 #ifndef QUIRE_CORE_STREAM_H
 #define QUIRE_CORE_STREAM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -110,8 +111,12 @@ void stream_extents(const struct stream *s, uint32_t matrix, uint32_t *begin, ui
 void stream_rows(const struct stream *s, uint32_t extent, uint32_t *begin, uint32_t *end);
 
 /* stream_wait - the first row of the extent, as soon as it is in memory. stream_done - this
- * consumer needs it no more. */
+ * consumer needs it no more, and will not take more of it. */
 const uint8_t *stream_wait(struct stream *s, uint32_t extent, uint32_t consumer);
+
+/* stream_taken - counter with which the consumers share out the rows of an extent among themselves;
+ * 0 again when all of them are done with it. */
+atomic_uint *stream_taken(struct stream *s, uint32_t extent);
 void stream_done(struct stream *s, uint32_t extent);
 
 struct stream_stats stream_stats(const struct stream *s);

@@ -28,6 +28,7 @@ struct extent {
     int os_errno;
     _Atomic uint32_t state;
     _Atomic uint32_t left; /* consumers that still need it */
+    atomic_uint taken;     /* units of rows that consumers have taken of it */
 };
 
 /* A read on its way. */

@@ -96,6 +96,12 @@ void forward_share(const struct forward_turn *t, const uint32_t *rows, uint32_t 
     cut(rows, count, begin, end, parts);
 }
 
+/* Units of weight rows that one piece has at least. */
+static uint32_t smallest_piece(size_t row_bytes)
+{
+    return (uint32_t)(PIECE_BYTES_MIN / (row_bytes * MATMUL_GRAIN)) + 1;
+}
+
 bool forward_take(const struct forward_turn *t, struct forward_pieces *p, const uint32_t *rows,
                   uint32_t count, struct forward_part *parts)
 {
@@ -108,8 +114,7 @@ bool forward_take(const struct forward_turn *t, struct forward_pieces *p, const 
         return true;
     }
     atomic_uint *taken = &f->taken[p->layer * STAGE_COUNT + p->stage];
-    uint32_t smallest = (uint32_t)(PIECE_BYTES_MIN / (p->row_bytes * MATMUL_GRAIN)) + 1;
-    uint32_t begin, end;
+    uint32_t begin, end, smallest = smallest_piece(p->row_bytes);
     if (!share_take(taken, units_of_all(rows, count), smallest, t->count, &begin, &end))
         return false;
     cut(rows, count, begin, end, parts);
@@ -123,7 +128,7 @@ static void count_work(const struct forward_turn *t, const struct matmul *m, uin
 }
 
 /* Weights that come in extents: every worker visits all of them, in the same order, so that none
- * waits for what another has yet to give up. */
+ * waits for what another has yet to give up; it takes pieces of each until nothing is left. */
 static void multiply_streamed(const struct forward_turn *t, const struct matmul *whole,
                               uint32_t matrix)
 {
@@ -132,18 +137,21 @@ static void multiply_streamed(const struct forward_turn *t, const struct matmul 
     stream_extents(f->stream, matrix, &extent, &last);
     for (; extent < last; extent++) {
         struct matmul m = *whole;
-        uint32_t first, end;
-        uint64_t row_begin, row_end;
+        uint32_t first, end, begin, rows, smallest = smallest_piece(m.w.row_bytes);
         stream_rows(f->stream, extent, &first, &end);
-        workers_range(end - first, MATMUL_GRAIN, t->worker, t->count, &row_begin, &row_end);
+        rows = end - first;
         m.w.data = stream_wait(f->stream, extent, t->worker);
-        m.w.rows = end - first;
+        m.w.rows = rows;
         m.out += first;
         m.bias = m.bias != NULL ? m.bias + first : NULL;
-        if (row_begin < row_end)
-            matmul_run(&f->k.matmul, &m, (uint32_t)row_begin, (uint32_t)row_end);
+        while (share_take(stream_taken(f->stream, extent), units_of(rows), smallest, t->count,
+                          &begin, &end)) {
+            begin *= MATMUL_GRAIN;
+            end = end * MATMUL_GRAIN < rows ? end * MATMUL_GRAIN : rows;
+            matmul_run(&f->k.matmul, &m, begin, end);
+            count_work(t, &m, end - begin);
+        }
         stream_done(f->stream, extent);
-        count_work(t, &m, (uint32_t)(row_end - row_begin));
     }
 }
 

@@ -17,7 +17,7 @@ import sys
 import time
 
 from serving import Server
-from tap import ENV, QUIRE, Skip, check, equal, main, middle, path, quire, write
+from tap import ENV, QUIRE, Skip, check, equal, main, middle, model, path, quire, write
 
 TIGHT = ["--mem", "40M", "-c", 256, "-np", 2]
 RUN = ["-p", "abc", "-n", 8, "--temp", 0]
@@ -181,6 +181,29 @@ def test_bench_says_what_is_read():
     if has_ring():
         equal({(r["read_mode"], r["read_fallbacks"]) for r in rows}, {("io_uring, direct", 0)})
     equal({r["read_mode"] for r in bench()}, {"mapped"})
+
+
+def test_only_chosen_experts_are_read():
+    """Of a mixture a step reads the experts that its rows chose and no other: eight rows choose
+    more than one row does, and neither chooses all. The text is that of a mapped file."""
+    mixture = model("mixture", "--shape", "custom", "--width", 256, "--layers", 4, "--heads", 4,
+                    "--kv-heads", 2, "--ffn", 1024, "--vocab", 1024, "--type", "Q8_0", "--experts",
+                    16, "--experts-used", 2, "--direct", "--seed", 7)
+    size = os.path.getsize(mixture)
+    want = quire("run", "-m", mixture, "-c", 128, *RUN).stdout
+    got = quire("run", "-m", mixture, "-c", 128, *RUN, "--mem", "36M")
+    equal(got.stdout, want)
+    check(b"read in every step" in got.stderr, got.stderr)
+    p = quire("bench", "-m", mixture, "-npp", 8, "-ntg", 16, "-npl", "1,8", "--jsonl", "--mem",
+              "36M")
+    one, eight = map(json.loads, p.stdout.splitlines())
+    expert = 3 * 256 * 1024 * 34 // 32  # bytes of one, in one of four layers
+    always = size - 4 * 16 * expert
+    # kept or not, what is read is experts: at most all that two picks a row can choose
+    check(one["read_bytes_per_step"] <= 4 * 2 * expert + always + (1 << 20), one)
+    check(one["read_bytes_per_step"] < eight["read_bytes_per_step"] < 4 * 16 * expert, one, eight)
+    check(eight["read_bytes_per_step"] + eight["pinned_bytes"] < size, eight, size)
+    check(0 < one["pinned_bytes"] < size // 2, one)
 
 
 def cold(*names):

@@ -47,6 +47,8 @@ struct mkmodel_spec {
     bool tied;       /* no output.weight */
     bool bias;       /* on q, k, v and o */
     bool direct;     /* random blocks instead of quantized floats: quick, for large shapes */
+    uint32_t experts;      /* of each layer; 0 = no mixture */
+    uint32_t experts_used; /* by a row; 0 = 2 */
     uint32_t split;  /* number of files; 0 and 1 = one */
     /* NULL, or the text that this model answers to everything, see mkmodel_script */
     const char *script;
@@ -89,7 +91,8 @@ struct mkmodel_tensor {
     char name[64];
     enum dtype type;
     uint32_t cols;
-    uint32_t rows; /* 0 = a vector of cols */
+    uint32_t rows;   /* 0 = a vector of cols */
+    uint32_t slices; /* matrices that rows are of, one behind the other; 0 = one */
     float mean;
     float deviation;
     bool rope_factors; /* the Llama 3 frequency divisors instead of random numbers */

@@ -130,6 +130,8 @@ static enum rc check_spec(const struct mkmodel_spec *s, struct fault *fault)
         { "vocab", s->vocab, mkmodel_vocab_min(s->vocab_kind), MODEL_VOCAB_MAX },
         { "ctx", s->ctx, 4, CTX_TOKENS_MAX },
         { "split", s->split, 0, 99 },
+        { "experts", s->experts, 0, MODEL_EXPERTS_MAX },
+        { "experts-used", s->experts_used, 0, s->experts },
     };
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max)
@@ -185,6 +187,17 @@ static void add_matrix(struct plan *p, uint32_t layer, const char *name, uint32_
     add(p, full, rows, 0, DTYPE_F32)->deviation = 0.1f;
 }
 
+/* A part of the feed-forward network; with experts, all of theirs in one tensor. */
+static void add_feed(struct plan *p, uint32_t layer, const char *name, uint32_t cols, uint32_t rows,
+                     enum dtype type)
+{
+    uint32_t experts = p->spec->experts;
+    char full[48];
+    snprintf(full, sizeof full, "%s%s", name, experts > 0 ? "_exps" : "");
+    add_matrix(p, layer, full, cols, experts > 0 ? rows * experts : rows, type);
+    p->tensors[p->count - 1].slices = experts;
+}
+
 static void add_layer(struct plan *p, uint32_t layer)
 {
     const struct mkmodel_spec *s = p->spec;
@@ -201,9 +214,11 @@ static void add_layer(struct plan *p, uint32_t layer)
     add_matrix(p, layer, "attn_output", q_rows, s->width, s->type);
     snprintf(name, sizeof name, "blk.%u.ffn_norm.weight", layer);
     add_norm(p, name);
-    add_matrix(p, layer, "ffn_gate", s->width, s->ffn, s->type);
-    add_matrix(p, layer, "ffn_up", s->width, s->ffn, s->type);
-    add_matrix(p, layer, "ffn_down", s->ffn, s->width, rich);
+    if (s->experts > 0)
+        add_matrix(p, layer, "ffn_gate_inp", s->width, s->experts, DTYPE_F32);
+    add_feed(p, layer, "ffn_gate", s->width, s->ffn, s->type);
+    add_feed(p, layer, "ffn_up", s->width, s->ffn, s->type);
+    add_feed(p, layer, "ffn_down", s->ffn, s->width, rich);
 }
 
 static void make_plan(struct plan *p, const struct mkmodel_spec *s)
@@ -289,6 +304,11 @@ static uint32_t put_model_keys(struct bytes *b, const struct mkmodel_spec *s)
         gguf_put_u32(b, "llama.attention.value_length", s->head_dim);
         count += 2;
     }
+    if (s->experts > 0) {
+        gguf_put_u32(b, "llama.expert_count", s->experts);
+        gguf_put_u32(b, "llama.expert_used_count", s->experts_used > 0 ? s->experts_used : 2);
+        count += 2;
+    }
     count += put_rope(b, s);
     return count + mkmodel_put_vocab(b, s);
 }
@@ -313,7 +333,10 @@ static void put_header(struct bytes *b, const struct plan *p, uint32_t index, ui
         const struct mkmodel_tensor *t = &p->tensors[i];
         size_t row_bytes;
         must(dtype_row_bytes(&row_bytes, t->type, t->cols));
-        gguf_put_tensor(b, t->name, t->rows == 0 ? 1 : 2, (uint64_t[]){ t->cols, t->rows },
+        uint64_t dims[] = { t->cols, t->rows, t->slices };
+        if (t->slices > 0)
+            dims[1] /= t->slices;
+        gguf_put_tensor(b, t->name, t->slices > 0 ? 3 : t->rows == 0 ? 1 : 2, dims,
                         (uint32_t)t->type, offset);
         offset += row_bytes * (t->rows == 0 ? 1 : t->rows);
         offset = (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;

@@ -19,6 +19,7 @@ static const char usage[] =
     "  --width --layers --heads --kv-heads --head-dim --ffn --vocab --ctx N\n"
     "                     change a number of the shape; head-dim follows width / heads unless "
     "given\n"
+    "  --experts N --experts-used N   a mixture; 2 are used unless given\n"
     "  --tied --untied    without or with output.weight\n"
     "  --bias             biases on q, k, v and o\n"
     "  --rope KIND        plain, linear, yarn, llama3\n"
@@ -55,6 +56,7 @@ static bool set_number(struct mkmodel_spec *s, const char *flag, const char *val
         { "--width", &s->width },       { "--layers", &s->layers }, { "--heads", &s->heads },
         { "--kv-heads", &s->kv_heads }, { "--ffn", &s->ffn },       { "--head-dim", &s->head_dim },
         { "--vocab", &s->vocab },       { "--ctx", &s->ctx },       { "--split", &s->split },
+        { "--experts", &s->experts },   { "--experts-used", &s->experts_used },
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (strcmp(flag, numbers[i].flag) != 0)
