@@ -13,7 +13,8 @@ SMALL = ["--quick", "-q", "--users", "1,2", "--size", "25", "--rounds", "2"]
 
 
 def crossover(out, *flags, **kwargs):
-    return quire("bench", "crossover", "-m", tiny(), "-o", path(out), *SMALL, *flags, **kwargs)
+    return quire("bench", "crossover", "-m", tiny(), "-o", path(out), *SMALL, *flags,
+                 timeout=900, **kwargs)  # a sanitized build on a busy machine
 
 
 def whole():
