@@ -71,8 +71,8 @@ struct batch_result {
     int32_t token;                            /* chosen token, -1 when not sampled */
     float logprob;                            /* of the chosen token or the target */
     const float *logits;                      /* [vocab] when asked for; valid until the next run */
-    struct token_logprob top[OUTPUT_TOP_MAX]; /* best first, lowest id first among equals */
     uint32_t top_count;
+    struct token_logprob top[OUTPUT_TOP_MAX]; /* best first, lowest id first among equals */
 };
 
 #endif

@@ -38,32 +38,34 @@ struct chain {
     uint64_t a, b;
 };
 
-/* A node of the trie: the block's tokens, after those of its ancestors. Links are block indices. */
+/* A node of the trie: the block's tokens, after those of its ancestors. Links are block indices.
+ * What every step looks at stands together: half a cache line. */
 struct block {
     uint32_t ref; /* block tables that hold it, and copies of this step that read it */
-    uint32_t gen; /* times it was taken: tells a reused block from the old one */
+    /* of ref: copies of this step that read it, transfers, children that hold it */
+    uint16_t pins;
+    uint8_t valid;       /* tokens whose keys and values are computed */
+    uint8_t claim_valid; /* the same after that step */
+    uint64_t claim_step; /* the step whose plan writes it */
     uint32_t parent;
+    uint8_t state;
+    uint8_t io; /* enum block_io */
+    uint8_t segment;
+    bool indexed;      /* found by its tokens: all 32 are known, though maybe not yet computed */
+    bool linked;       /* in the trie: a block of a table, not one taken by itself */
+    bool holds_parent; /* was read from the store: a pin on its parent, as long as it is used */
+    bool owed;         /* a preempted sequence would miss it */
+    bool tidied;       /* store_tidy need not look at it again */
+    bool given_back;   /* free, and its memory is the system's */
+
     uint32_t child; /* the latest one */
     uint32_t sib_next, sib_prev;
     uint32_t lru_next, lru_prev; /* towards older, towards newer; when cached */
     uint32_t hash_next;
-    struct chain chain;  /* when indexed or whole */
-    uint32_t slot;       /* of the store, where the same tokens are; or SLOT_NONE */
-    uint64_t salt;       /* namespace: blocks of different salts never meet */
-    uint64_t claim_step; /* the step whose plan writes it */
-    uint8_t valid;       /* tokens whose keys and values are computed */
-    uint8_t claim_valid; /* the same after that step */
-    /* of ref: copies of this step that read it, transfers, children that hold it */
-    uint16_t pins;
-    uint8_t state;
-    uint8_t segment;
-    bool linked;          /* in the trie: a block of a table, not one taken by itself */
-    uint8_t io;           /* enum block_io */
-    bool holds_parent;    /* was read from the store: a pin on its parent, as long as it is used */
-    bool owed;            /* a preempted sequence would miss it */
-    bool tidied;          /* store_tidy need not look at it again */
-    bool given_back;      /* free, and its memory is the system's */
-    bool indexed;         /* found by its tokens: all 32 are known, though maybe not yet computed */
+    uint64_t salt;        /* namespace: blocks of different salts never meet */
+    struct chain chain;   /* when indexed or whole */
+    uint32_t slot;        /* of the store, where the same tokens are; or SLOT_NONE */
+    uint32_t gen;         /* times it was taken: tells a reused block from the old one */
     uint32_t audit_table; /* scratch of the audit: last table seen with it */
 };
 

@@ -97,13 +97,13 @@ static bool wants_token(const struct request *r, uint32_t position)
 
 static bool wants_score(const struct request *r, uint32_t position)
 {
-    return r->params.prompt_logprobs && position + 1 < r->params.prompt_count &&
+    return position + 1 < r->params.prompt_count && r->params.prompt_logprobs &&
            position >= r->seq.scored;
 }
 
 static bool wants_logits(const struct request *r, uint32_t position)
 {
-    return r->params.on_logits != NULL && position < r->params.prompt_count &&
+    return position < r->params.prompt_count && r->params.on_logits != NULL &&
            position >= r->seq.scored;
 }
 

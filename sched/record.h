@@ -41,16 +41,17 @@ struct sequence {
     uint32_t written_from; /* first position that this step's copy and rows write */
     struct block_table table;
     uint32_t scored;       /* prompt positions whose logits have been delivered, when wanted */
-    uint64_t order;        /* arrival number: older is smaller, first come first served */
-    bool again;            /* was preempted: what it takes over now is not news */
+    uint32_t most, base;   /* computed at best; at best before this admission */
     enum fair_class class; /* of its priority, or lower when it is late */
     uint8_t tenant;        /* index of its account */
     bool elder;            /* the oldest when its patience ended: before everybody, see fair.c */
     bool gained;           /* has moved on since its admission: may be preempted again */
-    uint32_t turns;        /* admissions */
-    uint32_t turn_rows;    /* of its prompt, computed in this turn */
-    uint64_t turn_begin_us, turn_ready_us; /* of this turn; 0 = its prompt is not done yet */
-    uint32_t most, base;                   /* computed at best; at best before this admission */
+    bool again;            /* was preempted: what it takes over now is not news */
+    uint64_t turn_ready_us; /* in this turn; 0 = its prompt is not done yet */
+    uint64_t turn_begin_us;
+    uint64_t order;     /* arrival number: older is smaller, first come first served */
+    uint32_t turns;     /* admissions */
+    uint32_t turn_rows; /* of its prompt, computed in this turn */
     uint64_t waits_since_us, waited_us;    /* now; before */
     uint64_t first_by_us, end_by_us;       /* UINT64_MAX: any time */
     struct request *prev, *next;           /* in the queue, by order */
@@ -221,7 +222,7 @@ static inline bool sequence_scores(const struct request *r)
 /* The hidden state of the row at this position is wanted. */
 static inline bool sequence_shows(const struct request *r, uint32_t position)
 {
-    return r->params.on_hidden != NULL && position < r->params.prompt_count &&
+    return position < r->params.prompt_count && r->params.on_hidden != NULL &&
            position >= r->seq.scored && position >= r->params.hidden_from;
 }
 

@@ -35,9 +35,10 @@ struct request_params {
     uint32_t prompt_count;    /* >= 1 */
     uint32_t max_tokens;      /* output tokens; 0 = only compute the prompt (scores, logits) */
     uint32_t min_tokens;      /* stop ids are forbidden before that many */
+    uint32_t top_count;       /* top log-probabilities per token, <= OUTPUT_TOP_MAX */
+    uint32_t stop_id_count;   /* of stop_ids */
     struct sampling sampling; /* its bias list is copied */
     int32_t stop_ids[STOP_IDS_MAX];
-    uint32_t stop_id_count;
     uint64_t cache_salt; /* requests share cached prefixes within one salt; 0 = the common one */
     enum priority priority;
     /* whose it is: tenants of a class get equal shares; 0 = nobody's in particular */
@@ -48,7 +49,6 @@ struct request_params {
     /* With max_tokens 0: when the prompt is computed, its whole blocks stay where they are,
      * whatever else needs memory, until request_cancel or the deadline; sched_config.pin_tokens. */
     bool pin;
-    uint32_t top_count;   /* top log-probabilities per token, <= OUTPUT_TOP_MAX */
     bool logprobs;        /* log-probability of each output token */
     bool prompt_logprobs; /* and of each prompt token but the first */
     bool progress;        /* an event for each piece of the prompt that has been computed */

@@ -27,7 +27,7 @@ static void engine_begin(struct engine *e, uint32_t kv_tokens, bool thread, bool
     o.kv_tokens = kv_tokens;
     o.chunk_tokens = CHUNK;
     o.rows_max = 16;
-    o.threads = 2;
+    o.threads = 1;
     o.itl_ms = 0;
     o.quiet = quiet;
     o.audit_steps = thread ? 0 : 1;
