@@ -50,7 +50,8 @@ const struct option engine_option_rows[] = {
       "of that file; 0 = as it is, or four times the KV pool, at most half of what is free on the "
       "disk" },
     { "--swap-day", OPTION_U64, AT(swap_day_bytes), 0, 0, "BYTES", NULL,
-      "written to it in a day at most (flash wears out); beyond that blocks are computed again" },
+      "written to it in a day at most (flash wears out); beyond that blocks are computed again. A "
+      "file remembers what the day has had over restarts, a directory does not" },
     { "--swap-io", OPTION_CHOICE, AT(swap_io), 0, 0, "KIND", swap_io_choices,
       "auto: io_uring where the system allows it; plain: ordinary calls" },
     { "--no-prefix-cache", OPTION_FLAG, AT(no_prefix_cache), 0, 0, NULL, NULL,

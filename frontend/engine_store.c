@@ -118,6 +118,11 @@ static void warn(const struct engine *e)
                 x->damaged);
 }
 
+static void warn_of_failure(const char *text)
+{
+    fprintf(stderr, "warning: %s\n", text);
+}
+
 enum rc engine_store_open(struct engine *e, uint32_t chaos_io, struct fault *fault)
 {
     const struct engine_options *o = &e->options;
@@ -130,6 +135,7 @@ enum rc engine_store_open(struct engine *e, uint32_t chaos_io, struct fault *fau
         .slot_count = slot_count_of(e),
         .exact = o->swap_bytes > 0,
         .plain = o->swap_io == 1,
+        .on_failure = warn_of_failure,
     };
     if (file.slot_count == 0)
         return fault_set(fault, RC_NO_FIT, "block file %s: no room for a block of %zu KiB (%s)",

@@ -12,6 +12,7 @@
 #include <liburing.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +37,9 @@ struct blockfile {
     off_t data_begin;
     uint32_t slot_count;
     struct blockindex index; /* when named */
+    struct clock wall;
+    const char *path;
+    void (*on_failure)(const char *text); /* NULL once it was told */
     struct io_uring ring;
     struct op ops[DEPTH];
 };
@@ -121,6 +125,9 @@ enum rc blockfile_open(struct blockfile **out, const struct blockfile_config *co
     f->base = kvpool_base(pool);
     f->block_bytes = kvpool_block_bytes(pool);
     f->fd = f->index.fd = -1;
+    f->path = config->path;
+    f->on_failure = config->on_failure;
+    f->wall = config->wall.now_us != NULL ? config->wall : clock_wall();
     bool directory = stat(config->path, &st) == 0 && S_ISDIR(st.st_mode);
     enum rc rc = directory ? use_nameless(f, config, fault) : use_named(f, config, fault);
     if (rc != RC_OK) {
@@ -176,14 +183,29 @@ static off_t offset_of(const struct blockfile *f, const struct op *op)
     return f->data_begin + (off_t)op->slot * (off_t)f->block_bytes + (off_t)op->moved;
 }
 
+static void say_failure(struct blockfile *f, const struct op *op, ssize_t moved)
+{
+    char text[512], why[128] = "nothing was moved";
+    if (f->on_failure == NULL)
+        return;
+    if (moved < 0)
+        snprintf(why, sizeof why, "%s", strerror((int)-moved));
+    snprintf(text, sizeof text, "block file %s: %s a block: %s; it is computed again", f->path,
+             op->write ? "writing" : "reading", why);
+    f->on_failure(text);
+    f->on_failure = NULL;
+}
+
 /* Books what one call moved; true when the transfer has ended. */
-static bool op_moved(const struct blockfile *f, struct op *op, ssize_t moved)
+static bool op_moved(struct blockfile *f, struct op *op, ssize_t moved)
 {
     if (moved == -EINTR || moved == -EAGAIN)
         return false;
     if (moved > 0)
         op->moved += (size_t)moved;
     op->rc = op->moved == f->block_bytes ? RC_OK : RC_IO;
+    if (moved <= 0 && op->rc != RC_OK)
+        say_failure(f, op, moved);
     return moved <= 0 || op->moved == f->block_bytes;
 }
 
@@ -277,6 +299,22 @@ static void note(void *ctx, uint32_t slot, const struct block_record *record)
     blockindex_write(&f->index, slot, record);
 }
 
+/* How long ago the file's day began; a time of day that went back counts as its beginning. */
+static uint64_t day_age_us(const struct blockfile *f)
+{
+    uint64_t now_us = clock_now_us(&f->wall), begin_us = f->index.day_begin_us;
+    return now_us > begin_us ? now_us - begin_us : 0;
+}
+
+static void spent(void *ctx, uint64_t day_bytes, uint64_t age_us)
+{
+    struct blockfile *f = ctx;
+    uint64_t now_us = clock_now_us(&f->wall);
+    f->index.day_begin_us = now_us > age_us ? now_us - age_us : 0;
+    f->index.day_bytes = day_bytes;
+    blockindex_write_day(&f->index);
+}
+
 struct blockio blockfile_io(struct blockfile *f)
 {
     struct blockio io = { .ctx = f, .depth = DEPTH, .start = start, .collect = collect };
@@ -284,6 +322,11 @@ struct blockio blockfile_io(struct blockfile *f)
         io.recall = recall;
         io.note = note;
         io.seed = f->index.seed;
+        io.spent = spent;
+        if (f->index.day_bytes > 0) {
+            io.day_bytes = f->index.day_bytes;
+            io.day_age_us = day_age_us(f);
+        }
     }
     return io;
 }

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 
+#include "core/clock.h"
 #include "core/hash.h"
 #include "kvpool/blockindex.h"
 #include "kvpool/pool.h"
@@ -22,6 +23,9 @@ struct blockfile_config {
     uint32_t slot_count;
     bool exact;      /* slot_count is a wish of the user: else a named file keeps its own */
     bool plain;      /* plain calls only */
+    struct clock wall; /* of a named file's day; {0} = clock_wall() */
+    /* Told once, in words, when the first transfer has failed; may be NULL. */
+    void (*on_failure)(const char *text);
     struct hash key; /* what the bytes of a block depend on besides tokens, of a named file */
 };
 

@@ -33,6 +33,14 @@ struct record {
 };
 _Static_assert(sizeof(struct record) <= RECORD_BYTES, "a record has its place");
 
+/* In the head's page: what the file has cost its disk in a day. Kept whatever happens to the rest. */
+struct day {
+    uint64_t magic, begin_us, bytes;
+    uint64_t sum; /* of all before */
+};
+#define DAY_MAGIC 0x796164766b657571u
+#define DAY_AT ((off_t)2048)
+
 static struct hash head_sum(const struct head *h)
 {
     return hash_bytes((struct hash){ 0 }, h, offsetof(struct head, sum));
@@ -41,6 +49,11 @@ static struct hash head_sum(const struct head *h)
 static uint64_t record_sum(const struct record *r)
 {
     return hash_bytes((struct hash){ RECORD_MAGIC, 0 }, r, offsetof(struct record, sum)).a;
+}
+
+static uint64_t day_sum(const struct day *d)
+{
+    return hash_bytes((struct hash){ DAY_MAGIC, 0 }, d, offsetof(struct day, sum)).a;
 }
 
 static off_t record_at(uint32_t slot)
@@ -68,6 +81,23 @@ static bool transfer_all(int fd, bool write, void *bytes, size_t len, off_t at)
         len -= (size_t)n;
     }
     return true;
+}
+
+static void read_day(struct blockindex *x)
+{
+    struct day d;
+    if (!transfer_all(x->fd, false, &d, sizeof d, DAY_AT) || d.magic != DAY_MAGIC ||
+        d.sum != day_sum(&d))
+        return;
+    x->day_begin_us = d.begin_us;
+    x->day_bytes = d.bytes;
+}
+
+void blockindex_write_day(struct blockindex *x)
+{
+    struct day d = { DAY_MAGIC, x->day_begin_us, x->day_bytes, 0 };
+    d.sum = day_sum(&d);
+    (void)transfer_all(x->fd, true, &d, sizeof d, DAY_AT);
 }
 
 static off_t file_bytes(const struct blockindex *x)
@@ -136,12 +166,15 @@ static enum rc use_file(struct blockindex *x, const char *path, uint32_t slot_co
             return fault_set_errno(fault, RC_IO, "block file %s cannot be read", path);
         if (memcmp(h.magic, HEAD_MAGIC, sizeof h.magic) != 0)
             return fault_set(fault, RC_CORRUPT, "%s is not a block file: left as it is", path);
+        read_day(x);
         x->anew = look(x, &h, st.st_size, exact ? slot_count : 0);
         if (x->anew == NULL)
             return RC_OK;
     }
     if (!begin_anew(x, slot_count))
         return fault_set_errno(fault, RC_IO, "block file %s cannot be written", path);
+    if (x->day_bytes > 0)
+        blockindex_write_day(x);
     return RC_OK;
 }
 

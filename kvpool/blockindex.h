@@ -2,6 +2,7 @@
 /* blockindex - the head of a block file that outlives its process: whose it is, and what is in its
  * slots.
  *   [head, a page][record of slot 0][record 1] ... [up to a page][slot 0][slot 1] ...
+ * Beside the head, in its page: what was written in the day that runs, which outlives all else.
  * Head and records carry a sum each; a record that does not have its own is as good as empty, so
  * nothing has to be written in any order and a process may die at any moment. That the bytes of a
  * slot are those of its record is found out when they are read (store.c).
@@ -30,6 +31,7 @@ struct blockindex {
     off_t data_begin; /* of slot 0 */
     uint32_t damaged; /* records that were ignored */
     const char *anew; /* why an existing file was begun anew, or NULL */
+    uint64_t day_begin_us, day_bytes; /* of the wall clock; 0: nothing is known */
 };
 
 /* blockindex_open - the file at path, begun anew when it is missing, empty, cut short, damaged in
@@ -41,6 +43,9 @@ void blockindex_close(struct blockindex *x);
 
 /* blockindex_read - false: the slot is empty, or its record is damaged. */
 bool blockindex_read(struct blockindex *x, uint32_t slot, struct block_record *out);
+
+/* blockindex_write_day - day_begin_us and day_bytes are as they are now. */
+void blockindex_write_day(struct blockindex *x);
 
 /* blockindex_write - record NULL: the slot is empty. What cannot be written is not found again. */
 void blockindex_write(struct blockindex *x, uint32_t slot, const struct block_record *record);

@@ -38,6 +38,10 @@ struct blockio {
     bool (*recall)(void *ctx, uint32_t slot, struct block_record *out);
     void (*note)(void *ctx, uint32_t slot, const struct block_record *record);
     uint64_t seed;
+    /* And what was written to it in the day that began so long ago, by whichever process; spent is
+     * told it anew as it grows. */
+    uint64_t day_bytes, day_age_us;
+    void (*spent)(void *ctx, uint64_t day_bytes, uint64_t day_age_us);
 };
 
 #endif

@@ -59,7 +59,7 @@ struct store {
     struct transfer *transfers; /* [io.depth] */
     uint32_t busy, busy_writes;
     uint32_t first_waiting, last_waiting; /* blocks to be read, linked by lru_next */
-    uint64_t day_begin_us, day_bytes;
+    uint64_t day_begin_us, day_now_us, day_bytes; /* written since the day began */
     uint64_t ends; /* counted for chaos */
     uint32_t token_us;
     uint32_t polls;
@@ -139,6 +139,8 @@ enum rc kvpool_open_store(struct kvpool *p, const struct store_config *config, s
     for (uint32_t i = 0; i < config->slot_count; i++)
         s->slots[i].block = BLOCK_NONE;
     p->store = s;
+    s->day_begin_us = clock_now_us(&s->config.clock) - config->io.day_age_us; /* may wrap */
+    s->day_bytes = config->io.day_bytes;
     if (config->io.recall != NULL)
         recall_slots(p);
     return RC_OK;
@@ -215,16 +217,17 @@ static uint32_t slot_take(struct kvpool *p)
 
 static uint64_t block_cost_bytes(const struct kvpool *p)
 {
-    return p->block_bytes > 0 ? p->block_bytes : 1;
+    uint64_t told = p->store->config.block_bytes;
+    return p->block_bytes > 0 ? p->block_bytes : told > 0 ? told : 1;
 }
 
 /* Whether writing is allowed today and cheaper than computing again. */
 static bool write_allowed(struct kvpool *p)
 {
     struct store *s = p->store;
-    uint64_t now_us = clock_now_us(&s->config.clock);
-    if (now_us - s->day_begin_us >= DAY_US) {
-        s->day_begin_us = now_us;
+    s->day_now_us = clock_now_us(&s->config.clock);
+    if (s->day_now_us - s->day_begin_us >= DAY_US) {
+        s->day_begin_us = s->day_now_us;
         s->day_bytes = 0;
     }
     if (s->config.write_bytes_day > 0 &&
@@ -282,6 +285,8 @@ static bool write_block(struct kvpool *p, uint32_t index)
     }
     b->io = IO_WRITES;
     s->day_bytes += block_cost_bytes(p);
+    if (s->config.io.spent != NULL)
+        s->config.io.spent(s->config.io.ctx, s->day_bytes, s->day_now_us - s->day_begin_us);
     return true;
 }
 

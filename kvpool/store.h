@@ -18,6 +18,7 @@ struct store_config {
     struct clock clock;
     uint32_t slot_count;
     uint64_t write_bytes_day; /* 0 = no limit */
+    uint64_t block_bytes;     /* what a block counts as, when the pool has no memory */
     uint32_t chaos_io;        /* --chaos io=N: every Nth transfer fails; 0 = off */
     bool keep; /* whole blocks are written even when nobody will miss them: for the next start */
 };

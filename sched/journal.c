@@ -69,7 +69,8 @@ static const struct field store_fields[] = {
     FIELD(struct store_config, chaos_io),
     FIELD(struct store_config, keep),
     FIELD(struct store_config, io.seed),
-    FIELD(struct store_config, keep),
+    FIELD(struct store_config, io.day_bytes),
+    FIELD(struct store_config, io.day_age_us),
 };
 
 static const struct field sched_fields[] = {
@@ -507,6 +508,13 @@ static void note_slot(void *ctx, uint32_t slot, const struct block_record *recor
         j->io.note(j->io.ctx, slot, record);
 }
 
+static void tell_spent(void *ctx, uint64_t day_bytes, uint64_t day_age_us)
+{
+    const struct journal *j = ctx;
+    if (!j->playing && j->io.spent != NULL)
+        j->io.spent(j->io.ctx, day_bytes, day_age_us);
+}
+
 void journal_store(struct journal *j, struct store_config *config)
 {
     if (!j->playing) {
@@ -519,6 +527,7 @@ void journal_store(struct journal *j, struct store_config *config)
     config->io.start = start_transfer;
     config->io.collect = collect_ends;
     config->io.note = note_slot;
+    config->io.spent = tell_spent;
     if (config->io.seed != 0) /* a file that outlives the process */
         config->io.recall = recall_slot;
 }

@@ -71,8 +71,7 @@ static enum rc open_player(struct player *p, const char *path, struct fault *fau
     if (journal_next(p->journal) == JOURNAL_STORE) {
         if (!journal_take_store(p->journal, &store))
             return say_head(fault, "store");
-        if (head.block_bytes > 0) /* a block of a pool without memory counts as a byte */
-            store.write_bytes_day /= head.block_bytes;
+        store.block_bytes = head.block_bytes;
         journal_store(p->journal, &store);
         rc = kvpool_open_store(p->pool, &store, fault);
         if (rc != RC_OK)

@@ -391,6 +391,92 @@ static void test_a_disk_that_is_full(void **state)
     }
 }
 
+/* The same budget with each of these lives: how many blocks this one has written. */
+static uint64_t spend(uint64_t *wall_us, uint64_t key, int32_t first)
+{
+    struct setting t = { 0 };
+    static uint64_t now_us; /* of the process */
+    struct blockfile_config c = config_of(SLOTS, key);
+    c.wall = clock_virtual(wall_us);
+    now_us = 0;
+    assert_int_equal(kvpool_open(&t.pool, 8, BLOCK_BYTES, NULL), RC_OK);
+    assert_int_equal(blockfile_open(&t.file, &c, t.pool, &t.fault), RC_OK);
+    struct store_config store = { .io = blockfile_io(t.file),
+                                  .clock = clock_virtual(&now_us),
+                                  .slot_count = SLOTS,
+                                  .write_bytes_day = 7 * BLOCK_BYTES,
+                                  .keep = true };
+    assert_int_equal(kvpool_open_store(t.pool, &store, NULL), RC_OK);
+    serve(t.pool, first, 0); /* five blocks */
+    store_flush(t.pool);
+    uint64_t writes = store_stats_get(t.pool).writes;
+    setting_close(&t);
+    return writes;
+}
+
+/* What a day may write is counted in the file: a restart does not give it again, another model in
+ * the same file neither; the next day does. */
+static void test_the_budget_of_a_day_outlives_the_process(void **state)
+{
+    (void)state;
+    const uint64_t hour_us = 3600000000u;
+    uint64_t wall_us = 1800000000000000u;
+    assert_int_equal(spend(&wall_us, 1, 1000), 5);
+    wall_us += hour_us;
+    assert_int_equal(spend(&wall_us, 1, 5000), 2);
+    assert_int_equal(spend(&wall_us, 1, 9000), 0);
+    wall_us += 22 * hour_us;
+    assert_int_equal(spend(&wall_us, 7, 9000), 0); /* begun anew */
+    wall_us += hour_us - 1;
+    assert_int_equal(spend(&wall_us, 7, 9000), 0);
+    wall_us += 1;
+    assert_int_equal(spend(&wall_us, 7, 9000), 5);
+    wall_us -= 48 * hour_us; /* a board without a clock of its own: no new day */
+    assert_int_equal(spend(&wall_us, 7, 13000), 2);
+    spoil(2048, 8); /* what is not there is not believed */
+    assert_int_equal(spend(&wall_us, 7, 17000), 5);
+}
+
+/* What went wrong is said once, by the name that the system has for it. */
+static char said[512];
+static uint32_t said_count;
+
+static void listen(const char *text)
+{
+    snprintf(said, sizeof said, "%s", text);
+    said_count++;
+}
+
+static void test_a_failing_disk_is_named_once(void **state)
+{
+    (void)state;
+    for (uint32_t plain = 0; plain < 2; plain++) {
+        struct setting t;
+        struct blockfile_config c = config_of(SLOTS, 1);
+        struct rlimit before, small;
+        c.plain = plain;
+        c.on_failure = listen;
+        said_count = 0;
+        assert_true(setting_open_with(&t, &c, 0, BLOCK_BYTES));
+        assert_int_equal(truncate(path, data_begin()), 0);
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+        small = before;
+        small.rlim_cur = (rlim_t)data_begin() + BLOCK_BYTES;
+        signal(SIGXFSZ, SIG_IGN);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        for (int32_t i = 0; i < 5; i++)
+            serve(t.pool, 1000 + 1000 * i, 0);
+        store_flush(t.pool);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_true(store_stats_get(t.pool).failures > 1);
+        assert_int_equal(said_count, 1);
+        assert_non_null(strstr(said, path));
+        assert_non_null(strstr(said, "writing a block: File too large"));
+        setting_close(&t);
+        unlink(path);
+    }
+}
+
 /* Every nth transfer fails, every nth allocation at start fails. */
 static void test_ladders(void **state)
 {
@@ -443,6 +529,8 @@ int main(void)
         CASE(test_two_processes_do_not_share_a_file),
         CASE(test_a_file_that_is_taken_away),
         CASE(test_a_disk_that_is_full),
+        CASE(test_the_budget_of_a_day_outlives_the_process),
+        CASE(test_a_failing_disk_is_named_once),
         CASE(test_ladders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
