@@ -33,7 +33,7 @@ struct record {
 };
 _Static_assert(sizeof(struct record) <= RECORD_BYTES, "a record has its place");
 
-/* In the head's page: what the file has cost its disk in a day. Kept whatever happens to the rest. */
+/* In the head's page: what the file has cost its disk in a day; kept whatever the rest becomes. */
 struct day {
     uint64_t magic, begin_us, bytes;
     uint64_t sum; /* of all before */

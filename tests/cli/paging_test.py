@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: MIT
 """What block tables cost one sequence, in instructions, which do not depend on the machine's mood.
 
-  tests/cli/paging_test.py [MODEL]   a small model of its own if none is given
-
 Callgrind counts one window of bench/paging for each arm. The contiguous arm has a table too (entry
 i is i), because kernels know nothing else: instructions of the kernels' lines that read tables are
 counted as well, and taken off it, so that what remains is a loop that looks nothing up."""
@@ -11,9 +9,8 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
-from tap import BUILD, ROOT, TMP, Skip, check, equal, main, model, tiny
+from tap import BUILD, ROOT, TMP, Skip, check, equal, main, tiny
 
 PAGING = os.path.join(BUILD, "bench", "paging")
 READS = re.compile(r"\b(blocks|table)\[")
@@ -64,10 +61,9 @@ def count(arm):
         raise Skip("valgrind is not installed")
     if arm not in counts:
         out = os.path.join(TMP, "callgrind." + arm)
-        target = sys.argv[1] if len(sys.argv) > 1 else tiny()
         run = subprocess.run(
             ["valgrind", "--tool=callgrind", "--toggle-collect=window*",
-             "--callgrind-out-file=" + out, PAGING, "-m", target, "-t", "1", "--depth", "128",
+             "--callgrind-out-file=" + out, PAGING, "-m", tiny(), "-t", "1", "--depth", "128",
              "--tokens", "16", "--arm", arm],
             capture_output=True, text=True, timeout=600)
         equal(run.returncode, 0, run.stderr[-1500:])
