@@ -15,6 +15,7 @@
 #include "core/err.h"
 #include "core/limits.h"
 #include "core/sampling.h"
+#include "core/str.h"
 
 enum finish {
     FINISH_NONE, /* still queued or running */
@@ -29,6 +30,11 @@ enum finish {
 /* Classes share the machine by weight, 8 : 4 : 1; nobody starves. Spare requests use only what
  * nobody else can use, and wait for ever if that is nothing. */
 enum priority { PRIORITY_NORMAL, PRIORITY_INTERACTIVE, PRIORITY_BATCH, PRIORITY_SPARE };
+
+/* priority_parse - a class by its name: normal, interactive, batch or spare. priority_lower - the
+ * one of two that gives way to the other. */
+bool priority_parse(struct str name, enum priority *out);
+enum priority priority_lower(enum priority a, enum priority b);
 
 struct request_params {
     const int32_t *prompt;    /* copied by sched_submit */

@@ -97,6 +97,6 @@ extern const struct dialect dialect_native;      /* /completion, as llama.cpp ha
 extern const struct dialect dialect_embeddings;
 
 api_query query_tokenize, query_detokenize, query_apply_template, query_count_tokens,
-    query_input_tokens;
+    query_input_tokens, query_basis;
 
 #endif

@@ -150,9 +150,23 @@ static enum rc check_refused(json_t *body, struct api_error *error)
 enum rc responses_body(json_t **out, json_t *body, struct api_error *error)
 {
     static const char *const names[][2] = {
+        { "max_tokens", "max_tokens" },
         { "max_output_tokens", "max_tokens" },
         { "temperature", "temperature" },
         { "top_p", "top_p" },
+        /* beyond OpenAI's: what its chat completions take, and more */
+        { "seed", "seed" },
+        { "top_k", "top_k" },
+        { "min_p", "min_p" },
+        { "typical_p", "typical_p" },
+        { "repetition_penalty", "repetition_penalty" },
+        { "repeat_last_n", "repeat_last_n" },
+        { "presence_penalty", "presence_penalty" },
+        { "frequency_penalty", "frequency_penalty" },
+        { "stop", "stop" },
+        { "logit_bias", "logit_bias" },
+        { "ignore_eos", "ignore_eos" },
+        { "priority", "priority" },
         { "stream", "stream" },
         { "tool_choice", "tool_choice" },
         { "parallel_tool_calls", "parallel_tool_calls" },

@@ -463,7 +463,6 @@ static enum rc settle_chat_logprobs(struct completion_params *p, struct api_erro
 /* A class by its name, or a number as vLLM has it: lower ones go first. */
 static enum rc take_priority(struct completion_params *p, const json_t *v, struct api_error *e)
 {
-    static const char *const names[] = { "normal", "interactive", "batch", "spare" };
     const char *name = json_string_value(v);
     json_int_t number = json_integer_value(v);
     if (json_is_integer(v)) {
@@ -472,11 +471,8 @@ static enum rc take_priority(struct completion_params *p, const json_t *v, struc
                                    : PRIORITY_NORMAL;
         return RC_OK;
     }
-    for (uint32_t i = 0; name != NULL && i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0) {
-            p->priority = (enum priority)i;
-            return RC_OK;
-        }
+    if (name != NULL && priority_parse(str_of(name), &p->priority))
+        return RC_OK;
     return api_error_set(e, 400, name != NULL ? "invalid_value" : "invalid_type", "priority",
                          "priority must be interactive, normal, batch, spare or a whole number");
 }

@@ -21,7 +21,7 @@
 #include "core/mem.h"
 #include "core/rng.h"
 #include "frontend/bench/bench.h"
-#include "frontend/bench/http_client.h"
+#include "frontend/http/http_client.h"
 #include "frontend/bench/quantiles.h"
 #include "frontend/interrupt.h"
 #include "frontend/options.h"
@@ -81,7 +81,7 @@ struct load {
     struct http_url url;
     struct clock clock;
     struct rng rng;
-    uint32_t words;       /* of a prompt */
+    uint32_t words;         /* of a prompt */
     uint32_t prompt_tokens; /* as the server counts */
     struct user *users;
     uint32_t user_count, active_count;
@@ -95,12 +95,14 @@ struct load {
 };
 
 static const char *const words[] = {
-    "time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world",
-    "school", "state", "family", "student", "group", "country", "problem", "hand", "part", "place",
-    "case", "week", "company", "system", "program", "question", "work", "night", "point", "home",
-    "water", "room", "mother", "area", "money", "story", "fact", "month", "lot", "right", "study",
-    "book", "eye", "job", "word", "business", "issue", "side", "kind", "head", "house", "service",
-    "friend", "father", "power", "hour", "game", "line", "end", "member", "law", "car", "city",
+    "time",    "year",    "people",   "way",    "day",     "man",    "thing",    "woman",
+    "life",    "child",   "world",    "school", "state",   "family", "student",  "group",
+    "country", "problem", "hand",     "part",   "place",   "case",   "week",     "company",
+    "system",  "program", "question", "work",   "night",   "point",  "home",     "water",
+    "room",    "mother",  "area",     "money",  "story",   "fact",   "month",    "lot",
+    "right",   "study",   "book",     "eye",    "job",     "word",   "business", "issue",
+    "side",    "kind",    "head",     "house",  "service", "friend", "father",   "power",
+    "hour",    "game",    "line",     "end",    "member",  "law",    "car",      "city",
 };
 #define WORD_COUNT (sizeof words / sizeof words[0])
 
@@ -141,8 +143,8 @@ static enum rc make_body(struct load *l, struct text *out, const char *prompt)
     if (!bad && o->api == 0)
         bad = json_object_set_new(body, "prompt", json_string(prompt));
     else if (!bad)
-        bad = json_object_set_new(
-            body, "messages", json_pack("[{s:s, s:s}]", "role", "user", "content", prompt));
+        bad = json_object_set_new(body, "messages",
+                                  json_pack("[{s:s, s:s}]", "role", "user", "content", prompt));
     if (!bad)
         bad = json_dump_callback(body, append_json, out, JSON_COMPACT);
     json_decref(body);
@@ -347,9 +349,8 @@ static void clear_level(struct load *l)
 
 static json_t *percentiles(struct quantiles *q)
 {
-    return json_pack("{s:f, s:f, s:f, s:f}", "mean", quantiles_mean(q), "p50",
-                     quantiles_at(q, 0.5), "p95", quantiles_at(q, 0.95), "p99",
-                     quantiles_at(q, 0.99));
+    return json_pack("{s:f, s:f, s:f, s:f}", "mean", quantiles_mean(q), "p50", quantiles_at(q, 0.5),
+                     "p95", quantiles_at(q, 0.95), "p99", quantiles_at(q, 0.99));
 }
 
 /* A row as JSON. */
@@ -357,16 +358,15 @@ static json_t *level_json(struct load *l, const char *url, double seconds)
 {
     const struct serve_options *o = l->o;
     double done = l->ended - l->failed;
-    return json_pack("{s:s, s:s, s:i, s:f, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o, s:o, "
-                     "s:o}",
-                     "url", url, "api", apis[o->api], "users", (int)l->user_count, "rate",
-                     (double)o->rate, "requests", (int)l->ended, "failed", (int)l->failed,
-                     "prompt_tokens", (int)l->prompt_tokens, "new_tokens", (int)o->new_tokens,
-                     "shared", (double)o->shared, "seconds", seconds, "requests_per_s",
-                     done / seconds, "output_tps", (double)l->tokens / seconds, "total_tps",
-                     ((double)l->tokens + done * l->prompt_tokens) / seconds, "ttft_ms",
-                     percentiles(&l->ttft), "itl_ms", percentiles(&l->itl), "latency_ms",
-                     percentiles(&l->latency));
+    return json_pack(
+        "{s:s, s:s, s:i, s:f, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o, s:o, "
+        "s:o}",
+        "url", url, "api", apis[o->api], "users", (int)l->user_count, "rate", (double)o->rate,
+        "requests", (int)l->ended, "failed", (int)l->failed, "prompt_tokens", (int)l->prompt_tokens,
+        "new_tokens", (int)o->new_tokens, "shared", (double)o->shared, "seconds", seconds,
+        "requests_per_s", done / seconds, "output_tps", (double)l->tokens / seconds, "total_tps",
+        ((double)l->tokens + done * l->prompt_tokens) / seconds, "ttft_ms", percentiles(&l->ttft),
+        "itl_ms", percentiles(&l->itl), "latency_ms", percentiles(&l->latency));
 }
 
 static void print_level(struct load *l, double seconds)
@@ -376,8 +376,8 @@ static void print_level(struct load *l, double seconds)
            l->user_count, (double)l->o->rate, l->ended, l->failed, (double)l->tokens / seconds,
            (l->ended - l->failed) / seconds, quantiles_at(&l->ttft, 0.5),
            quantiles_at(&l->ttft, 0.95), quantiles_at(&l->ttft, 0.99), quantiles_at(&l->itl, 0.5),
-           quantiles_at(&l->itl, 0.95), quantiles_at(&l->itl, 0.99),
-           quantiles_at(&l->latency, 0.5), quantiles_at(&l->latency, 0.95));
+           quantiles_at(&l->itl, 0.95), quantiles_at(&l->itl, 0.99), quantiles_at(&l->latency, 0.5),
+           quantiles_at(&l->latency, 0.95));
 }
 
 /* How many words give the wanted prompt: asks once with 100 and goes by the server's count. */
@@ -459,10 +459,9 @@ static enum rc run_load(const struct serve_options *o, const char *url, struct f
 
 int bench_serve(int argc, char **argv)
 {
-    struct serve_options o = { .users = { { 1, 8, 16 }, 3 },
-                               .prompt_tokens = 256,
-                               .new_tokens = 64,
-                               .seed = 1 };
+    struct serve_options o = {
+        .users = { { 1, 8, 16 }, 3 }, .prompt_tokens = 256, .new_tokens = 64, .seed = 1
+    };
     struct option_group groups[] = { { "load", rows, sizeof rows / sizeof rows[0], &o } };
     const char *words_in[1];
     struct option_set set = { "bench serve",

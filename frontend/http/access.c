@@ -61,19 +61,12 @@ static struct str next_word(struct str *rest)
 static enum rc add_line(struct access *a, struct str line, uint32_t number, const char *path,
                         struct fault *fault)
 {
-    static const char *const classes[] = { "normal", "interactive", "batch", "spare" };
     line = str_trim(line);
     if (line.len == 0 || line.text[0] == '#')
         return RC_OK;
     struct str key = next_word(&line), tenant = next_word(&line), class = next_word(&line);
     enum priority priority = PRIORITY_INTERACTIVE;
-    bool found = class.len == 0;
-    for (uint32_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
-        if (str_equal(class, str_of(classes[i]))) {
-            priority = (enum priority)i;
-            found = true;
-        }
-    if (!found || next_word(&line).len > 0)
+    if ((class.len > 0 && !priority_parse(class, &priority)) || next_word(&line).len > 0)
         return fault_set(fault, RC_USAGE,
                          "--api-key-file %.100s, line %u: KEY [TENANT [CLASS]], and a class is "
                          "interactive, normal, batch or spare",

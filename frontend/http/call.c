@@ -82,11 +82,11 @@ void call_start(struct conn *c)
     call->api.created = (int64_t)(clock_wall().now_us(NULL) / 1000000u);
     call->api.user = call;
     call->api.timings = true;
-    call->api.priority = PRIORITY_INTERACTIVE;
+    call->api.priority = c->request.priority;
     if (c->request.key > 0) {
         const struct access_key *key = &s->access.keys[c->request.key - 1];
         call->api.tenant = key->tenant;
-        call->api.priority = key->priority;
+        call->api.priority = priority_lower(key->priority, c->request.priority);
     }
     *(s->calls_last != NULL ? &s->calls_last->next : &s->calls) = call;
     s->calls_last = call;
@@ -94,7 +94,7 @@ void call_start(struct conn *c)
     s->body_bytes += bytes;
     c->call = call;
     c->state = CONN_REPLY;
-    helper_post(s->helper, call, bytes);
+    helper_post(s->helper, call, call->route->slow ? SIZE_MAX : bytes);
 }
 
 /* The model that a request names must be the one that is served. */
@@ -312,16 +312,6 @@ void call_retry_waiting(struct server *s)
     }
 }
 
-/* The class that was asked for, but none better than the best that its key may have. */
-static enum priority class_of(enum priority best, enum priority asked)
-{
-    static const int ranks[] = { [PRIORITY_INTERACTIVE] = 0,
-                                 [PRIORITY_NORMAL] = 1,
-                                 [PRIORITY_BATCH] = 2,
-                                 [PRIORITY_SPARE] = 3 };
-    return ranks[asked] > ranks[best] ? asked : best;
-}
-
 /* Inputs of an embeddings request that count as one request: they generate nothing. */
 enum { EMBEDDINGS_PER_PLACE = 32 };
 
@@ -337,7 +327,12 @@ static bool admit(struct call *call, struct api_error *error)
 {
     struct server *s = call->server;
     struct completion *completion = completion_of(call);
-    uint32_t room = s->context.engine->options.rows_max + s->options.queue;
+    /* The lowest of what the key may have, the head asks for and the body asks for. */
+    completion->priority = priority_lower(call->api.priority, completion->params.priority);
+    /* Jobs in free slots may fill half of the queue: there is always room for people. */
+    uint32_t queue = s->options.queue;
+    uint32_t room = s->context.engine->options.rows_max +
+                    (completion->priority == PRIORITY_SPARE ? queue / 2 : queue);
     if (s->draining) {
         api_error_set(error, 503, "draining", NULL, "the server is shutting down");
         return false;
@@ -353,7 +348,6 @@ static bool admit(struct call *call, struct api_error *error)
         api_error_set(error, 503, "out_of_memory", NULL, "out of memory");
         return false;
     }
-    completion->priority = class_of(call->api.priority, completion->params.priority);
     completion->tenant = call->api.tenant;
     call->choice_count = completion->choice_count;
     call->places = places;

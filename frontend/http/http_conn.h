@@ -17,6 +17,7 @@
 #include "core/detok.h"
 #include "frontend/http/http_body.h"
 #include "frontend/http/http_head.h"
+#include "sched/request.h"
 
 #define CONN_OUT_HIGH (256u << 10) /* unsent bytes of a stream: a slow reader waits from here on */
 #define CONN_READ_BYTES 65536u     /* of one read */
@@ -39,10 +40,11 @@ struct conn_request {
     const struct route *route; /* NULL: refused before one was found */
     char id[CONN_REQUEST_ID_MAX + 1];
     char origin[CONN_CORS_BYTES_MAX + 1]; /* an allowed origin, "" when none was named */
-    char argument[128]; /* the rest of the path, or what the route wants of the query */
-    uint64_t began_us;  /* when the first byte of it was seen */
-    uint32_t key;       /* which one was shown: index + 1, 0 = none is needed */
-    bool head_only;     /* HEAD */
+    char argument[128];     /* the rest of the path, or what the route wants of the query */
+    uint64_t began_us;      /* when the first byte of it was seen */
+    uint32_t key;           /* which one was shown: index + 1, 0 = none is needed */
+    enum priority priority; /* the best class it may have, by its own head */
+    bool head_only;         /* HEAD */
     bool http_1_0;
     bool keep_alive;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* routes - where a request goes, and whether it may: all of it is decided by the head, before any
  * byte of the body is read.
- *   order   Host, Origin, path, method, key, model loaded, media type, length of the body */
+ *   order   Host, Origin, path, method, key, model loaded, media type, class, length of the body */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,6 +68,7 @@ static const struct route routes[] = {
       .post = true,
       .query = query_apply_template },
     { .path = "/tokenize", .name = "tokenize", .post = true, .query = query_tokenize },
+    { .path = "/basis", .name = "basis", .post = true, .slow = true, .query = query_basis },
     { .path = "/detokenize", .name = "detokenize", .post = true, .query = query_detokenize },
 };
 
@@ -188,6 +189,17 @@ static bool check_media(struct conn *c, const struct http_head *head)
     return true;
 }
 
+/* Whoever asks may step back behind others, and nobody can step forward: see call_start. */
+static bool check_class(struct conn *c, const struct http_head *head)
+{
+    struct str name = http_field_get(head, "x-quire-class");
+    c->request.priority = PRIORITY_INTERACTIVE;
+    if (name.len == 0 || priority_parse(name, &c->request.priority))
+        return true;
+    refuse(c, 400, "invalid_class", "X-Quire-Class must be interactive, normal, batch or spare");
+    return false;
+}
+
 static void answer_options(struct conn *c, bool known, bool post)
 {
     struct reply r = { .status = 204, .allow = post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS" };
@@ -273,7 +285,7 @@ void routes_take_head(struct conn *c, const struct http_head *head)
     } else if (check_key(c, head, route) && check_ready(c, route)) {
         if (!body) {
             route->plain(c);
-        } else if (check_media(c, head)) {
+        } else if (check_media(c, head) && check_class(c, head)) {
             q->keep_alive = keep;
             take_body_length(c, head);
         }

@@ -27,6 +27,7 @@ struct route {
     bool post;        /* POST, else GET and HEAD */
     bool open;        /* without a key */
     bool early;       /* answered while the model is loading, too */
+    bool slow;        /* a helper may be busy with it for seconds */
     bool quiet;       /* logged at debug level: it is asked every few seconds */
     const struct dialect *dialect;
     api_query *query;

@@ -104,6 +104,36 @@ def test_full_queue_is_a_429():
         equal(len(s.post("/v1/completions", body(1, 4, n=5)).json["choices"]), 5)
 
 
+def test_a_request_may_step_back_behind_others():
+    for name, right in [("spare", "acb"), ("interactive", "abc")]:
+        with Server("--max-rows", 1) as s, s.connect() as a, s.connect() as b, s.connect() as c:
+            replies = []
+            for conn, tokens, fields in [(a, 200, {}), (b, 100, {"X_Quire_Class": name}),
+                                         (c, 4, {})]:
+                conn.sendall(post("/v1/completions", body(len(replies), tokens, stream=True),
+                                  X_Request_Id="step-%d" % len(replies), **fields))
+                replies.append(Reply(conn.makefile("rb"), body=False))
+            for r in replies:
+                equal((r.status, b"".join(r.pieces())[-14:]), (200, b"data: [DONE]\n\n"))
+        ends = [line[line.index("step-") + 5] for line in s.log if "step-" in line]
+        equal("".join("abc"[int(i)] for i in ends), right)
+
+
+def test_spare_requests_leave_half_of_the_queue():
+    with Server("--max-rows", 1, "--queue", 4, "--log-level", "error") as s, s.connect() as a:
+        a.sendall(post("/v1/completions", body(0, 200, stream=True)))
+        Reply(a.makefile("rb"), body=False)
+        r = s.post("/v1/completions", body(1, 2, n=3), X_Quire_Class="spare")
+        equal((r.status, r.error["code"]), (429, "queue_full"))
+        equal(s.post("/v1/completions", body(1, 2, n=3)).status, 200)
+
+
+def test_unknown_class_is_a_400():
+    for name in ["urgent", "Spare", "1"]:
+        r = server().post("/v1/completions", body(0), X_Quire_Class=name)
+        equal((r.status, r.error["code"]), (400, "invalid_class"))
+
+
 def test_connections_at_the_limit_wait_or_take_an_idle_place():
     with Server("--max-connections", 4, "--log-level", "error") as s:
         idle = [s.connect() for _ in range(4)]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* http_client - see http_client.h. */
-#include "frontend/bench/http_client.h"
+#include "frontend/http/http_client.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -99,9 +99,9 @@ void http_client_post(struct http_client *c, const struct http_url *url, const c
         return;
     }
     c->fd = socket(url->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (c->fd < 0 || (connect(c->fd, (const struct sockaddr *)&url->address,
-                              url->address_bytes) != 0 &&
-                      errno != EINPROGRESS))
+    if (c->fd < 0 ||
+        (connect(c->fd, (const struct sockaddr *)&url->address, url->address_bytes) != 0 &&
+         errno != EINPROGRESS))
         fail(c, strerror(errno));
 }
 
@@ -119,18 +119,18 @@ short http_client_wants(const struct http_client *c)
     return c->sent < c->out.len ? POLLOUT : POLLIN;
 }
 
-/* Value of a header field in the head, NULL when it is not there. */
-static const char *field(const char *head, const char *name)
+struct str http_client_field(const struct http_client *c, const char *name)
 {
     size_t len = strlen(name);
-    for (const char *line = strstr(head, "\r\n"); line != NULL; line = strstr(line, "\r\n")) {
+    for (const char *line = strstr(c->head.data, "\r\n"); line != NULL;
+         line = strstr(line, "\r\n")) {
         line += 2;
         if (strncasecmp(line, name, len) == 0 && line[len] == ':') {
             const char *value = line + len + 1;
-            return value + strspn(value, " \t");
+            return str_trim((struct str){ value, strcspn(value, "\r") });
         }
     }
-    return NULL;
+    return (struct str){ 0 };
 }
 
 /* The head is complete and zero-terminated. */
@@ -141,14 +141,15 @@ static enum http_state read_head(struct http_client *c)
     if (strncmp(head, "HTTP/1.", 7) != 0 || strlen(head) < 12 ||
         !str_parse_u32((struct str){ head + 9, 3 }, 100, 599, &c->status))
         return fail(c, "the answer is not HTTP/1.1");
-    const char *coding = field(head, "Transfer-Encoding"), *length = field(head, "Content-Length");
-    c->chunked = coding != NULL && strncasecmp(coding, "chunked", 7) == 0;
+    struct str coding = http_client_field(c, "Transfer-Encoding");
+    struct str length = http_client_field(c, "Content-Length");
+    c->chunked = coding.len == 7 && strncasecmp(coding.text, "chunked", 7) == 0;
     c->chunk_step = CHUNK_SIZE;
     c->head_done = true;
     if (c->chunked) {
         c->body_left = 0;
-    } else if (length != NULL) {
-        if (!str_parse_u64((struct str){ length, strcspn(length, " \t\r") }, 0, INT64_MAX, &bytes))
+    } else if (length.len > 0) {
+        if (!str_parse_u64(length, 0, INT64_MAX, &bytes))
             return fail(c, "the answer's length is unreadable");
         c->body_left = (int64_t)bytes;
         c->state = bytes == 0 ? HTTP_DONE : c->state;

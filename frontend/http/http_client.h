@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* http_client - one POST at a time over a connection of its own, without blocking: what the load
- * generator speaks to a server, ours or another's.
+/* http_client - one POST at a time over a connection of its own, without blocking: what commands
+ * speak to a server, ours or another's.
  *   owner    the opener; the url lives longer than the client
  *   thread   one
  *   errors   HTTP_FAILED with a line in `why`; a status other than 200 is no failure here
  *   source   RFC 9112: status line, header fields, chunked and counted bodies */
-#ifndef QUIRE_FRONTEND_BENCH_HTTP_CLIENT_H
-#define QUIRE_FRONTEND_BENCH_HTTP_CLIENT_H
+#ifndef QUIRE_FRONTEND_HTTP_HTTP_CLIENT_H
+#define QUIRE_FRONTEND_HTTP_HTTP_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,6 +15,7 @@
 
 #include "core/detok.h"
 #include "core/err.h"
+#include "core/str.h"
 
 /* Where a server is: "http://host:port/prefix" or "unix:PATH". */
 struct http_url {
@@ -42,7 +43,7 @@ struct http_client {
     uint32_t status;
     struct text out, head;
     size_t sent;
-    int64_t body_left;  /* of a counted body, or of the chunk; -1 = up to the end */
+    int64_t body_left;   /* of a counted body, or of the chunk; -1 = up to the end */
     uint32_t chunk_step; /* enum in http_client.c */
     char why[96];
     http_body_fn *take;
@@ -57,6 +58,9 @@ void http_client_post(struct http_client *c, const struct http_url *url, const c
 /* http_client_wants - what to poll fd for. http_client_step - goes on after a poll. */
 short http_client_wants(const struct http_client *c);
 enum http_state http_client_step(struct http_client *c);
+
+/* http_client_field - a field of the answer's head, which is complete; empty when there is none. */
+struct str http_client_field(const struct http_client *c, const char *name);
 
 void http_client_close(struct http_client *c);
 
