@@ -7,7 +7,9 @@
 
 #include "core/mem.h"
 #include "core/str.h"
-#include "frontend/batch/batch_job.h"
+#include "frontend/batch/batch_engine.h"
+#include "frontend/batch/batch_estimate.h"
+#include "frontend/batch/batch_server.h"
 #include "frontend/batch/batch_stamp.h"
 #include "frontend/batch/batch_tell.h"
 #include "frontend/commands.h"
@@ -34,8 +36,15 @@ static const struct option rows[] = {
       "only every Nth line, from line I on (0 to N - 1): N machines share a job" },
     { "--window", OPTION_U32, AT(window), 1, 65536, "N", NULL,
       "lines read ahead, among which those that share their beginning are put together" },
+    { "--server", OPTION_TEXT, AT(server), 0, 0, "URL", NULL,
+      "a quire server, unix:PATH or http://HOST:PORT: lines run in the rows that its users leave "
+      "free; instead of -m" },
+    { "--api-key", OPTION_TEXT, AT(api_key), 0, 0, "KEY", NULL, "what that server wants to see" },
     { "--check", OPTION_FLAG, AT(check), 0, 0, NULL, NULL,
-      "read the input and say what would happen; nothing runs and nothing is written" },
+      "read the input and say what would happen and how long it would take; nothing of it runs "
+      "and nothing is written" },
+    { "--tokens-per-second", OPTION_F32, AT(tokens_per_second), 0, 1e9f, "N", NULL,
+      "speed that --check goes by, prompt and generated tokens alike; 0 = measure it" },
     { "--summary", OPTION_TEXT, AT(summary), 0, 0, "FILE", NULL, "counts and speeds as JSON" },
     { "--grace", OPTION_U32, AT(grace_s), 0, 3600, "SECONDS", NULL,
       "after a first signal, time for the lines that run to end" },
@@ -62,6 +71,9 @@ static enum rc check_options(struct batch_options *o, struct fault *fault)
                          o->input == NULL ? "-i" : "-o");
     if (o->retry_errors && (o->output == NULL || strcmp(o->output, "-") == 0))
         return fault_set(fault, RC_USAGE, "--retry-errors needs -o FILE");
+    if (o->check && o->server != NULL)
+        return fault_set(fault, RC_USAGE,
+                         "--check needs a model of its own: give -m, not --server");
     return parse_shard(o, fault);
 }
 
@@ -79,53 +91,58 @@ static enum rc open_files(struct batch_job *b, const struct batch_options *o)
     return rc == RC_OK ? batch_job_open_input(b, o->input) : rc;
 }
 
-/* What a body means that does not say everything. */
-struct defaults {
-    struct completion_params bare, line, chat;
-};
-
-static enum rc open_defaults(struct defaults *d, struct batch_job *b,
-                             struct sampling_options *sampling)
+/* What --check tells in the end. */
+static enum rc check(struct batch_job *b, const struct batch_options *o, struct engine *e)
 {
-    d->bare = completion_params_default();
-    d->bare.max_tokens = 128;
-    enum rc rc =
-        sampling_options_apply(sampling, &d->bare, b->engine->model->vocab_count, &b->fault);
-    d->line = d->chat = d->bare;
-    if (sampling->predict == -2) {
-        d->line.max_tokens = completion_params_default().max_tokens;
-        d->chat.max_tokens = -1;
-    }
+    struct batch_speed speed = { .prompt_tps = (double)o->tokens_per_second,
+                                 .output_tps = (double)o->tokens_per_second };
+    uint32_t at_once = e->options.rows_max;
+    if (b->counts.ok < at_once)
+        at_once = b->counts.ok > 0 ? (uint32_t)b->counts.ok : 1;
+    enum rc rc = RC_OK;
+    if (o->tokens_per_second <= 0)
+        rc = batch_estimate_measure(&speed, e, at_once, &b->fault);
+    if (rc == RC_OK)
+        batch_tell_check(b, &speed);
     return rc;
 }
 
-static enum rc run(struct batch_job *b, const struct batch_options *o,
-                   struct sampling_options *sampling)
+static enum rc run(struct batch_job *b, const struct batch_options *o)
 {
-    struct defaults d = { 0 };
-    struct chat_model chat = { 0 };
-    struct fault warning = { 0 };
-    enum rc rc = open_defaults(&d, b, sampling);
-    if (rc == RC_OK && chat_model_open(&chat, b->engine, NULL, &warning) != RC_OK)
-        rc = fault_set(&b->fault, RC_NO_MEMORY, "out of memory");
-    b->bare = (struct api_context){ .engine = b->engine,
-                                    .defaults = &d.bare,
-                                    .chat_defaults = &d.chat,
-                                    .chat = &chat,
-                                    .special = !sampling->no_special };
-    b->line = b->bare;
-    b->line.defaults = &d.line;
-    b->run_max = b->engine->options.rows_max * 2 + 2;
     b->line_max = b->run_max + o->window;
     b->lines = mem_alloc_array(b->line_max, sizeof *b->lines);
-    if (rc == RC_OK && b->lines == NULL)
-        rc = fault_set(&b->fault, RC_NO_MEMORY, "out of memory");
-    if (rc == RC_OK && !o->check)
-        rc = batch_stamp_check(b, o->output, sampling);
-    if (rc == RC_OK)
-        rc = batch_job_run(b);
-    chat_model_close(&chat);
-    completion_params_close(&d.bare);
+    if (b->lines == NULL)
+        return fault_set(&b->fault, RC_NO_MEMORY, "out of memory");
+    enum rc rc = RC_OK;
+    if (!o->check)
+        rc = batch_stamp_check(b, o->output);
+    return rc == RC_OK ? batch_job_run(b) : rc;
+}
+
+/* With an engine of our own, and in a server. */
+static enum rc run_here(struct batch_job *b, const struct batch_options *o,
+                        const struct engine_options *options, struct sampling_options *sampling)
+{
+    struct batch_engine w;
+    enum rc rc = batch_engine_open(&w, b, options, sampling);
+    if (rc != RC_OK)
+        return rc;
+    rc = run(b, o);
+    if (rc == RC_OK && o->check)
+        rc = check(b, o, &w.engine);
+    batch_engine_close(&w);
+    return rc;
+}
+
+static enum rc run_there(struct batch_job *b, const struct batch_options *o,
+                         struct sampling_options *sampling)
+{
+    struct batch_server w;
+    enum rc rc = batch_server_open(&w, b, sampling);
+    if (rc != RC_OK)
+        return rc;
+    rc = run(b, o);
+    batch_server_close(&w);
     return rc;
 }
 
@@ -134,14 +151,24 @@ static int report(struct batch_job *b, const struct batch_options *o, enum rc rc
     uint64_t failed = b->counts.failed + b->out.failed_count + b->err.failed_count;
     if (rc != RC_OK && rc != RC_STOPPED)
         return engine_complain("batch", &b->fault);
-    if (o->check)
-        batch_tell_check(b);
-    else
+    if (!o->check)
         batch_tell_end(b, rc == RC_STOPPED);
     enum rc written = batch_summary(b, o->summary, rc == RC_STOPPED, &b->fault);
     if (written != RC_OK)
         return engine_complain("batch", &b->fault);
     return rc_exit_status(rc == RC_OK && failed > 0 ? RC_PARTIAL : rc);
+}
+
+/* With a server nothing of an engine is ours to set but how much we say. */
+static enum rc check_engine_flags(const struct engine_options *options, struct fault *fault)
+{
+    struct engine_options none = engine_options_default();
+    none.quiet = options->quiet;
+    none.verbose = options->verbose;
+    if (memcmp(options, &none, sizeof none) != 0)
+        return fault_set(fault, RC_USAGE,
+                         "--server has its own model and engine flags: only -q and -v go with it");
+    return RC_OK;
 }
 
 int cmd_batch(int argc, char **argv)
@@ -171,23 +198,20 @@ int cmd_batch(int argc, char **argv)
     if (status >= 0)
         return status;
     interrupt_install();
-    struct engine e;
-    struct batch_job b = { .options = &o, .engine = &e, .in.fd = -1, .out.fd = -1, .err.fd = -1 };
+    struct batch_job b = { .options = &o, .in.fd = -1, .out.fd = -1, .err.fd = -1 };
     b.tty = isatty(STDERR_FILENO) == 1;
-    struct engine_needs needs = { .thread = true,
-                                  .requests_max =
-                                      engine_rows_most(&options) * 2 + 2 + EMBEDDINGS_MAX };
+    b.quiet = options.quiet;
+    b.clock = clock_real();
+    b.started_us = clock_now_us(&b.clock);
     enum rc rc = check_options(&o, &b.fault);
+    if (rc == RC_OK && o.server != NULL)
+        rc = check_engine_flags(&options, &b.fault);
     if (rc == RC_OK)
         rc = open_files(&b, &o);
-    if (rc == RC_OK && (rc = engine_open(&e, &options, &needs, &b.fault)) == RC_OK) {
-        rc = run(&b, &o, &sampling);
-        status = report(&b, &o, rc);
-        batch_job_close(&b);
-        engine_close(&e);
-        return status;
-    }
-    status = engine_complain("batch", &b.fault);
+    if (rc == RC_OK)
+        rc =
+            o.server != NULL ? run_there(&b, &o, &sampling) : run_here(&b, &o, &options, &sampling);
+    status = report(&b, &o, rc);
     batch_job_close(&b);
     return status;
 }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/mem.h"
@@ -19,7 +18,7 @@ enum { SYNC_US = 2000000, WAITING_BYTES_MAX = 64 << 20 };
 
 static uint64_t now_us(const struct batch_job *b)
 {
-    return clock_now_us(&b->engine->clock);
+    return clock_now_us(&b->clock);
 }
 
 /* Writes a row where it belongs; takes the reference over. */
@@ -48,6 +47,13 @@ static void free_line(struct batch_job *b, struct batch_line *line)
     b->live_count--;
 }
 
+static void close_work(struct batch_job *b, struct batch_line *line)
+{
+    if (line->work != NULL)
+        b->way->close(b, line);
+    line->work = NULL;
+}
+
 /* Rows whose turn has come. */
 static enum rc write_in_order(struct batch_job *b)
 {
@@ -73,10 +79,7 @@ static enum rc end_line(struct batch_job *b, struct batch_line *line, json_t *ro
         b->run_count--;
     else if (line->state == LINE_WAITING)
         b->waiting_bytes -= line->bytes;
-    if (line->job != NULL)
-        line->row.dialect->close(line->job);
-    line->job = NULL;
-    line->run = NULL;
+    close_work(b, line);
     b->counts.done_bytes += line->bytes;
     if (b->options->ordered) {
         if (row == NULL)
@@ -90,48 +93,40 @@ static enum rc end_line(struct batch_job *b, struct batch_line *line, json_t *ro
     return rc;
 }
 
-/* The row of a line whose last choice has ended. */
+/* A line has ended. */
 static enum rc finish_line(struct batch_job *b, struct batch_line *line)
 {
-    struct completion *c = line->run;
     if (b->pending == line)
         b->pending = NULL;
-    if (c->failed)
-        return end_line(b, line, batch_row_error(&line->row, &c->error));
-    b->counts.prompt_tokens += completion_prompt_tokens(c);
-    b->counts.cached_tokens += completion_cached_tokens(c);
-    b->counts.output_tokens += completion_output_tokens(c);
-    json_t *body = dialect_body(line->row.dialect, line->job);
-    return end_line(b, line, batch_row_answer(&line->row, body));
+    return end_line(b, line, b->way->row(b, line));
 }
 
-static enum rc submit_line(struct batch_job *b, struct batch_line *line)
+static enum rc start_line(struct batch_job *b, struct batch_line *line)
 {
-    enum rc rc = completion_submit(line->run);
+    enum rc rc = b->way->start(b, line);
     b->pending = rc == RC_FULL ? line : NULL;
-    if (rc == RC_OK || rc == RC_FULL || !dialect_take(line->row.dialect, line->job, NULL))
-        return RC_OK;
-    return finish_line(b, line); /* refused before anything of it ran */
+    if (rc == RC_END)
+        return finish_line(b, line);
+    return rc == RC_FULL ? RC_OK : rc;
+}
+
+void batch_job_put_back(struct batch_job *b, struct batch_line *line)
+{
+    line->state = LINE_WAITING;
+    line->waited = BATCH_WAITED_MAX;
+    b->waiting_bytes += line->bytes;
+    b->run_count--;
 }
 
 /* Makes the request of a row whose line is good so far. */
 static enum rc open_request(struct batch_job *b, struct batch_line *line, struct api_error *error)
 {
-    struct batch_row *row = &line->row;
-    const json_t *stream = json_object_get(row->body, "stream");
-    if (json_is_true(stream))
+    const struct batch_row *row = &line->row;
+    if (json_is_true(json_object_get(row->body, "stream")))
         return api_error_set(error, 400, "not_supported", "stream",
                              "line %llu: stream must be false in a batch",
                              (unsigned long long)row->line);
-    line->call = (struct api_call){ .created = (int64_t)time(NULL),
-                                    .priority = PRIORITY_BATCH,
-                                    .user = line };
-    snprintf(line->call.id, sizeof line->call.id, "%llu", (unsigned long long)row->line);
-    enum rc rc = dialect_open(row->dialect, &line->job, row->bare ? &b->bare : &b->line,
-                              &line->call, row->body, error);
-    if (rc == RC_OK)
-        line->run = row->dialect->completion(line->job);
-    return rc;
+    return b->way->open(b, line, error);
 }
 
 /* *again: the line needs no row of this run. */
@@ -229,8 +224,8 @@ static enum rc take_line(struct batch_job *b, enum rc read, const char *text, si
         return end_line(b, line, batch_row_error(&line->row, &error));
     if (!b->options->check)
         return RC_OK;
-    b->counts.prompt_tokens += completion_prompt_tokens(line->run);
-    b->counts.output_tokens += completion_output_tokens_max(line->run);
+    b->counts.prompt_tokens += line->prompt_tokens;
+    b->counts.output_tokens += line->output_tokens_max;
     return end_line(b, line, batch_row_answer(&line->row, json_object()));
 }
 
@@ -263,11 +258,11 @@ static enum rc read_lines(struct batch_job *b)
     return rc;
 }
 
-static enum rc submit_lines(struct batch_job *b)
+static enum rc start_lines(struct batch_job *b)
 {
     enum rc rc = RC_OK;
     if (b->pending != NULL)
-        rc = submit_line(b, b->pending);
+        rc = start_line(b, b->pending);
     while (rc == RC_OK && b->pending == NULL && b->run_count < b->run_max) {
         struct batch_line *line = batch_window_next(b);
         if (line == NULL)
@@ -275,22 +270,19 @@ static enum rc submit_lines(struct batch_job *b)
         b->waiting_bytes -= line->bytes;
         line->state = LINE_RUNNING;
         b->run_count++;
-        rc = submit_line(b, line);
+        rc = start_line(b, line);
     }
     return rc;
 }
 
-static enum rc take_events(struct batch_job *b)
+static enum rc take_ends(struct batch_job *b)
 {
-    enum rc rc = RC_OK;
-    uint64_t wait_us = 20000;
-    for (struct request *r;
-         rc == RC_OK && (r = sched_next_event(b->engine->sched, wait_us)) != NULL;) {
-        struct completion *c = request_user(r);
-        struct batch_line *line = c->user;
-        wait_us = 0;
-        if (dialect_take(line->row.dialect, line->job, NULL))
-            rc = finish_line(b, line);
+    struct batch_line *line;
+    enum rc rc = b->way->next(b, 20000, &line);
+    while (rc == RC_OK && line != NULL) {
+        rc = finish_line(b, line);
+        if (rc == RC_OK)
+            rc = b->way->next(b, 0, &line);
     }
     return rc;
 }
@@ -299,24 +291,20 @@ static enum rc take_events(struct batch_job *b)
 static void cancel_lines(struct batch_job *b)
 {
     b->pending = NULL;
-    for (uint32_t i = 0; i < b->line_max; i++)
-        if (b->lines[i].state == LINE_RUNNING)
-            completion_cancel(b->lines[i].run);
-    while (b->live_count > 0) {
-        if (b->run_count > 0)
-            sched_next_event(b->engine->sched, 20000);
-        for (uint32_t i = 0; i < b->line_max; i++) {
-            struct batch_line *line = &b->lines[i];
-            bool running = line->state == LINE_RUNNING;
-            if (line->state == LINE_FREE)
-                continue;
-            if (running)
-                (void)!dialect_take(line->row.dialect, line->job, NULL);
-            if (running && line->run->ended_count != line->run->submitted_count)
-                continue;
-            b->run_count -= running;
-            if (line->job != NULL)
-                line->row.dialect->close(line->job);
+    for (uint32_t i = 0; i < b->line_max; i++) {
+        struct batch_line *line = &b->lines[i];
+        bool running = line->state == LINE_RUNNING;
+        if (line->state == LINE_FREE || (running && !b->way->cancel(b, line)))
+            continue;
+        b->run_count -= running;
+        close_work(b, line);
+        free_line(b, line);
+    }
+    while (b->run_count > 0) {
+        struct batch_line *line;
+        if (b->way->next(b, 20000, &line) == RC_OK && line != NULL) {
+            b->run_count--;
+            close_work(b, line);
             free_line(b, line);
         }
     }
@@ -343,9 +331,9 @@ enum rc batch_job_run(struct batch_job *b)
     while (rc == RC_OK && goes_on(b, &stop_us)) {
         rc = read_lines(b);
         if (rc == RC_OK && interrupt_signal() == 0)
-            rc = submit_lines(b);
+            rc = start_lines(b);
         if (rc == RC_OK && b->run_count > 0)
-            rc = take_events(b);
+            rc = take_ends(b);
         if (rc == RC_OK)
             rc = batch_file_sync(&b->out, now_us(b), SYNC_US, &b->fault);
         if (rc == RC_OK)
@@ -361,6 +349,21 @@ enum rc batch_job_run(struct batch_job *b)
     batch_tell(b, true);
     if (rc == RC_OK && !finished)
         rc = fault_set(&b->fault, RC_STOPPED, "a signal came");
+    return rc;
+}
+
+enum rc batch_job_defaults(struct batch_job *b, struct sampling_options *sampling,
+                           uint32_t vocab_count, struct completion_params *bare,
+                           struct completion_params *line, struct completion_params *chat)
+{
+    *bare = completion_params_default();
+    bare->max_tokens = 128;
+    enum rc rc = sampling_options_apply(sampling, bare, vocab_count, &b->fault);
+    *line = *chat = *bare;
+    if (sampling->predict == -2) {
+        line->max_tokens = completion_params_default().max_tokens;
+        chat->max_tokens = -1;
+    }
     return rc;
 }
 
@@ -394,6 +397,7 @@ void batch_job_close(struct batch_job *b)
     batch_file_close(&b->err);
     key_set_close(&b->seen);
     key_set_close(&b->retry);
-    token_list_close(&b->last);
+    text_close(&b->last);
+    json_decref(b->stamp);
     mem_free(b->lines);
 }

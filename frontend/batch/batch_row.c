@@ -138,6 +138,17 @@ json_t *batch_row_error(const struct batch_row *r, const struct api_error *error
     return row_json(r, error->status, body, brief);
 }
 
+json_t *batch_row_reply(const struct batch_row *r, int status, json_t *body)
+{
+    if (status == 200)
+        return batch_row_answer(r, body);
+    const json_t *error = json_object_get(body, "error");
+    json_t *code = json_object_get(error, "code"), *message = json_object_get(error, "message");
+    json_t *brief = json_pack("{s:o, s:o}", "code", code != NULL ? json_incref(code) : json_null(),
+                              "message", message != NULL ? json_incref(message) : json_null());
+    return row_json(r, status, body, brief);
+}
+
 bool batch_row_failed(const json_t *row)
 {
     const json_t *response = json_object_get(row, "response");

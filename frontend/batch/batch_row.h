@@ -42,6 +42,9 @@ void batch_row_close(struct batch_row *r);
 json_t *batch_row_answer(const struct batch_row *r, json_t *body);
 json_t *batch_row_error(const struct batch_row *r, const struct api_error *error);
 
+/* batch_row_reply - the same from a server's answer: its status and body, which is taken over. */
+json_t *batch_row_reply(const struct batch_row *r, int status, json_t *body);
+
 /* batch_row_failed - whether an output row tells of a failure. */
 bool batch_row_failed(const json_t *row);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* batch_stamp - see batch_stamp.h. What may change between two runs of a job is left out: threads,
- * rows, chunks, KV pool. They change no answer. */
+/* batch_stamp - see batch_stamp.h. A job may go on in a server that has the same model: the stamp
+ * is the same. */
 #include "frontend/batch/batch_stamp.h"
 
 #include <errno.h>
@@ -10,37 +10,20 @@
 
 #include <jansson.h>
 
-#include "frontend/api/schema.h"
+#include "frontend/api/basis.h"
 
-static json_t *texts_json(const struct option_texts *t)
+json_t *batch_stamp_make(json_t *model, const struct completion_params *bare,
+                         const struct sampling_options *s, uint32_t format)
 {
-    json_t *out = json_array();
-    for (uint32_t i = 0; i < t->count; i++)
-        if (json_array_append_new(out, json_string(t->items[i])) != 0)
-            break;
-    return out;
-}
-
-/* Everything that an answer depends on and a line does not say. */
-static json_t *make_stamp(const struct batch_job *b, const struct sampling_options *s)
-{
-    const struct engine_options *o = &b->engine->options;
-    const struct sampling *p = &b->bare.defaults->sampling;
-    struct hash digest = gguf_digest(b->engine->gguf);
-    char hex[40];
-    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)digest.a,
-             (unsigned long long)digest.b);
-    return json_pack(
-        "{s:s, s:s, s:i, s:i, s:i, s:I, s:i, s:f, s:i, s:f, s:f, s:f, s:f, "
-        "s:f, s:f, s:i, s:b, s:b, s:o, s:o}",
-        "model", b->engine->name, "digest", hex, "act", (int)o->act, "ctx_size",
-        (int)sched_ctx_tokens(b->engine->sched), "format", (int)b->options->format, "seed",
-        (json_int_t)s->seed, "predict", (int)s->predict, "temperature", (double)p->temperature,
-        "top_k", (int)s->top_k, "top_p", (double)s->top_p, "min_p", (double)s->min_p, "typical_p",
-        (double)s->typical_p, "repeat_penalty", (double)s->repeat_penalty, "presence_penalty",
-        (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty,
-        "repeat_last_n", (int)s->repeat_last_n, "ignore_eos", s->ignore_eos, "no_special",
-        s->no_special, "stop", texts_json(&s->stops), "logit_bias", texts_json(&s->biases));
+    json_t *defaults = basis_defaults(bare);
+    bool bad = json_object_update(model, defaults) != 0 ||
+               json_object_set_new(model, "predict", json_integer(s->predict)) != 0 ||
+               json_object_set_new(model, "format", json_integer((json_int_t)format)) != 0;
+    json_decref(defaults);
+    if (!bad)
+        return model;
+    json_decref(model);
+    return NULL;
 }
 
 /* A short value as text. */
@@ -71,7 +54,24 @@ static enum rc compare(struct batch_job *b, const char *path, const json_t *old,
     return RC_OK;
 }
 
-enum rc batch_stamp_check(struct batch_job *b, const char *output, const struct sampling_options *s)
+/* There is a whole stamp or none, whenever we are killed. */
+static enum rc write_whole(struct batch_job *b, const char *path)
+{
+    char part[4096 + 8];
+    snprintf(part, sizeof part, "%s.part", path);
+    FILE *out = fopen(part, "w");
+    bool bad = out == NULL || json_dumpf(b->stamp, out, JSON_INDENT(1)) != 0 || fflush(out) != 0 ||
+               fsync(fileno(out)) != 0;
+    if (out != NULL)
+        fclose(out);
+    if (!bad && rename(part, path) == 0)
+        return RC_OK;
+    enum rc rc = fault_set_errno(&b->fault, RC_IO, "%.100s cannot be written", path);
+    unlink(part);
+    return rc;
+}
+
+enum rc batch_stamp_check(struct batch_job *b, const char *output)
 {
     char path[4096];
     if (!b->out.regular)
@@ -79,21 +79,15 @@ enum rc batch_stamp_check(struct batch_job *b, const char *output, const struct 
     int n = snprintf(path, sizeof path, "%s.job", output);
     if (n < 0 || (size_t)n >= sizeof path)
         return fault_set(&b->fault, RC_USAGE, "-o: the name is too long");
-    json_t *now = make_stamp(b, s), *old = NULL;
-    if (now == NULL)
-        return fault_set(&b->fault, RC_NO_MEMORY, "out of memory");
-    enum rc rc = RC_OK;
     if (access(path, F_OK) == 0) {
-        old = json_load_file(path, 0, NULL);
-        rc = old != NULL
-                 ? compare(b, path, old, now)
-                 : fault_set(&b->fault, RC_USAGE,
-                             "%.100s is unreadable: remove it to go on without the check", path);
-    } else if (json_dump_file(now, path, JSON_INDENT(1)) != 0) {
-        unlink(path);
-        rc = fault_set_errno(&b->fault, RC_IO, "%.100s cannot be written", path);
+        json_t *old = json_load_file(path, 0, NULL);
+        enum rc rc = old != NULL ? compare(b, path, old, b->stamp)
+                                 : fault_set(&b->fault, RC_USAGE,
+                                             "%.100s is unreadable: remove it to go on without "
+                                             "the check",
+                                             path);
+        json_decref(old);
+        return rc;
     }
-    json_decref(old);
-    json_decref(now);
-    return rc;
+    return write_whole(b, path);
 }

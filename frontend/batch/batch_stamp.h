@@ -9,9 +9,14 @@
 #include "frontend/batch/batch_job.h"
 #include "frontend/sampling_options.h"
 
-/* batch_stamp_check - compares with the stamp that is there, or writes it when there is none. Only
- * for output that is a file. */
-enum rc batch_stamp_check(struct batch_job *b, const char *output,
-                          const struct sampling_options *s) ATTR_MUST_USE;
+/* batch_stamp_make - everything that an answer depends on and a line does not say, from the model's
+ * part (frontend/api/basis.h), whose reference it takes, and what the flags say. NULL without
+ * memory. */
+json_t *batch_stamp_make(json_t *model, const struct completion_params *bare,
+                         const struct sampling_options *s, uint32_t format);
+
+/* batch_stamp_check - compares b->stamp with the one that is there, or writes it when there is
+ * none. Only for output that is a file. */
+enum rc batch_stamp_check(struct batch_job *b, const char *output) ATTR_MUST_USE;
 
 #endif

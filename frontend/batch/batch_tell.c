@@ -11,7 +11,7 @@ enum { PROGRESS_US = 1000000, PROGRESS_PLAIN_US = 15000000 };
 
 static double seconds_of(const struct batch_job *b)
 {
-    return (double)(clock_now_us(&b->engine->clock) - b->started_us) / 1e6;
+    return (double)(clock_now_us(&b->clock) - b->started_us) / 1e6;
 }
 
 static double per_second(uint64_t count, double seconds)
@@ -42,8 +42,8 @@ static double seconds_left(const struct batch_job *b, double speed)
 void batch_tell(struct batch_job *b, bool last)
 {
     const struct batch_counts *c = &b->counts;
-    uint64_t now = clock_now_us(&b->engine->clock);
-    if (b->engine->options.quiet || b->options->check ||
+    uint64_t now = clock_now_us(&b->clock);
+    if (b->quiet || b->options->check ||
         (!last && now - b->told_us < (uint64_t)(b->tty ? PROGRESS_US : PROGRESS_PLAIN_US)))
         return;
     b->told_us = now;
@@ -82,9 +82,7 @@ void batch_tell_end(const struct batch_job *b, bool stopped)
     fputc('\n', stderr);
 }
 
-/* How long it takes needs measured speeds, and nothing has run: what is told is how much there is
- * to do. */
-void batch_tell_check(const struct batch_job *b)
+void batch_tell_check(const struct batch_job *b, const struct batch_speed *speed)
 {
     const struct batch_counts *c = &b->counts;
     printf("%llu lines would run, %llu would fail, %llu are there already, %llu belong to other "
@@ -92,6 +90,17 @@ void batch_tell_check(const struct batch_job *b)
            (unsigned long long)c->ok, (unsigned long long)c->failed, (unsigned long long)c->skipped,
            (unsigned long long)c->others, (unsigned long long)c->prompt_tokens,
            (unsigned long long)c->output_tokens);
+    double seconds =
+        (double)c->prompt_tokens / speed->prompt_tps + (double)c->output_tokens / speed->output_tps;
+    uint64_t whole = seconds < 1e15 ? (uint64_t)(seconds + 0.5) : 0;
+    printf("at most %llu:%02llu:%02llu (%.0f s)", (unsigned long long)(whole / 3600),
+           (unsigned long long)(whole / 60 % 60), (unsigned long long)(whole % 60), seconds);
+    if (speed->measured)
+        printf(", at the speed measured here now with %u rows: %.1f prompt tokens/s, %.1f "
+               "generated tokens/s; shared beginnings and short answers make it less\n",
+               speed->rows, speed->prompt_tps, speed->output_tps);
+    else
+        printf(", at the %.1f tokens/s of --tokens-per-second\n", speed->prompt_tps);
 }
 
 enum rc batch_summary(const struct batch_job *b, const char *path, bool stopped,
@@ -103,7 +112,7 @@ enum rc batch_summary(const struct batch_job *b, const char *path, bool stopped,
         return RC_OK;
     json_t *out =
         json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "model",
-                  b->engine->name, "stopped", stopped, "ok", (json_int_t)c->ok, "failed",
+                  b->model, "stopped", stopped, "ok", (json_int_t)c->ok, "failed",
                   (json_int_t)c->failed, "skipped", (json_int_t)c->skipped, "ok_all",
                   (json_int_t)all_ok(b), "failed_all", (json_int_t)all_failed(b), "prompt_tokens",
                   (json_int_t)c->prompt_tokens, "cached_tokens", (json_int_t)c->cached_tokens,

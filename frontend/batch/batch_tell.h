@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "frontend/batch/batch_estimate.h"
 #include "frontend/batch/batch_job.h"
 
 /* batch_tell - the progress line, now and then; last: for the last time. Quiet jobs say nothing. */
@@ -15,8 +16,8 @@ void batch_tell(struct batch_job *b, bool last);
 /* batch_tell_end - the last line: all rows of the job, earlier runs included. */
 void batch_tell_end(const struct batch_job *b, bool stopped);
 
-/* batch_tell_check - what --check has found, for this machine. */
-void batch_tell_check(const struct batch_job *b);
+/* batch_tell_check - what --check has found, and how long that takes at a speed. */
+void batch_tell_check(const struct batch_job *b, const struct batch_speed *speed);
 
 /* batch_summary - the same as JSON in a file; NULL path: nothing. */
 enum rc batch_summary(const struct batch_job *b, const char *path, bool stopped,

@@ -3,49 +3,42 @@
  * with the one taken last, among equals the one with the longest answer, among these the first. A
  * line that was passed over often enough goes before all: nobody waits for more than PATIENCE
  * windows. */
-#include "core/mem.h"
 #include "frontend/batch/batch_job.h"
 
-enum { HEAD_TOKENS = 1024, PATIENCE = 4 };
+enum { HEAD_BYTES = 4096, PATIENCE = 4 };
 
-static uint32_t common_head(const struct token_list *a, const struct token_list *b)
+static size_t common_head(const struct text *last, const struct batch_line *line)
 {
-    size_t most = a->count < b->count ? a->count : b->count;
-    uint32_t n = 0;
-    while (n < most && n < HEAD_TOKENS && a->ids[n] == b->ids[n])
+    const char *head = line->head;
+    size_t most = last->len < line->head_bytes ? last->len : line->head_bytes, n = 0;
+    while (n < most && last->data[n] == head[n])
         n++;
     return n;
 }
 
-/* Longest answer that a line may get; -1 (to the end of the context) is longer than any. */
-static uint64_t answer_tokens(const struct batch_line *line)
-{
-    return (uint64_t)line->run->params.max_tokens;
-}
-
 /* Keeps the beginning of the prompt, which goes away with its line. Without memory the next choice
  * is only a worse one. */
-static void remember(struct batch_job *b, const struct token_list *prompt)
+static void remember(struct batch_job *b, const struct batch_line *line)
 {
-    b->last.count = 0;
-    for (size_t i = 0; i < prompt->count && i < HEAD_TOKENS; i++)
-        if (token_list_push(&b->last, prompt->ids[i]) != RC_OK)
-            return;
+    b->last.len = 0;
+    size_t len = line->head_bytes < HEAD_BYTES ? line->head_bytes : HEAD_BYTES;
+    if (len > 0 && text_append(&b->last, line->head, len) != RC_OK)
+        b->last.len = 0;
 }
 
 struct batch_line *batch_window_next(struct batch_job *b)
 {
     struct batch_line *best = NULL;
-    uint32_t best_common = 0;
+    size_t best_common = 0;
     for (uint32_t i = 0; i < b->line_max; i++) {
         struct batch_line *line = &b->lines[i];
         if (line->state != LINE_WAITING)
             continue;
         bool overdue = line->waited >= PATIENCE * b->line_max;
-        uint32_t common = overdue ? UINT32_MAX : common_head(&b->last, &line->run->prompts[0]);
+        size_t common = overdue ? SIZE_MAX : common_head(&b->last, line);
         bool better = best == NULL || common > best_common;
-        if (!better && common == best_common && answer_tokens(line) != answer_tokens(best))
-            better = !overdue && answer_tokens(line) > answer_tokens(best);
+        if (!better && common == best_common && line->answer_max != best->answer_max)
+            better = !overdue && line->answer_max > best->answer_max;
         else if (!better && common == best_common)
             better = line->order < best->order;
         if (better) {
@@ -54,9 +47,10 @@ struct batch_line *batch_window_next(struct batch_job *b)
         }
     }
     for (uint32_t i = 0; best != NULL && i < b->line_max; i++)
-        if (b->lines[i].state == LINE_WAITING && &b->lines[i] != best)
+        if (b->lines[i].state == LINE_WAITING && &b->lines[i] != best &&
+            b->lines[i].waited < BATCH_WAITED_MAX)
             b->lines[i].waited++;
     if (best != NULL)
-        remember(b, &best->run->prompts[0]);
+        remember(b, best);
     return best;
 }
