@@ -160,15 +160,17 @@ static int report(struct batch_job *b, const struct batch_options *o, enum rc rc
 }
 
 /* With a server nothing of an engine is ours to set but how much we say. */
-static enum rc check_engine_flags(const struct engine_options *options, struct fault *fault)
+static enum rc check_engine_flags(const struct engine_options *options, struct engine_options none,
+                                  struct fault *fault)
 {
-    struct engine_options none = engine_options_default();
     none.quiet = options->quiet;
     none.verbose = options->verbose;
-    if (memcmp(options, &none, sizeof none) != 0)
-        return fault_set(fault, RC_USAGE,
-                         "--server has its own model and engine flags: only -q and -v go with it");
-    return RC_OK;
+    const struct option *other =
+        options_differ(engine_option_rows, engine_option_count, options, &none);
+    if (other == NULL)
+        return RC_OK;
+    return fault_set(fault, RC_USAGE, "%s is for an engine here: with --server, the server has it",
+                     other->names);
 }
 
 int cmd_batch(int argc, char **argv)
@@ -177,6 +179,7 @@ int cmd_batch(int argc, char **argv)
     struct engine_options options = engine_options_default();
     struct sampling_options sampling = sampling_options_default();
     options.rows_max = options.chunk_tokens = 0; /* the engine chooses */
+    const struct engine_options none = options;
     struct option_group groups[] = {
         { "files", rows, sizeof rows / sizeof rows[0], &o },
         { "generation, where a line does not say it", sampling_option_rows, sampling_option_count,
@@ -205,7 +208,7 @@ int cmd_batch(int argc, char **argv)
     b.started_us = clock_now_us(&b.clock);
     enum rc rc = check_options(&o, &b.fault);
     if (rc == RC_OK && o.server != NULL)
-        rc = check_engine_flags(&options, &b.fault);
+        rc = check_engine_flags(&options, none, &b.fault);
     if (rc == RC_OK)
         rc = open_files(&b, &o);
     if (rc == RC_OK)

@@ -292,6 +292,27 @@ static enum rc take_environment(struct option_set *set, struct fault *fault)
     return RC_OK;
 }
 
+const struct option *options_differ(const struct option *rows, size_t count, const void *a,
+                                    const void *b)
+{
+    static const size_t bytes[] = { [OPTION_FLAG] = sizeof(bool),
+                                    [OPTION_COUNT] = sizeof(uint32_t),
+                                    [OPTION_U32] = sizeof(uint32_t),
+                                    [OPTION_I32] = sizeof(int32_t),
+                                    [OPTION_U64] = sizeof(uint64_t),
+                                    [OPTION_I64] = sizeof(int64_t),
+                                    [OPTION_F32] = sizeof(float),
+                                    [OPTION_TEXT] = sizeof(const char *),
+                                    [OPTION_CHOICE] = sizeof(uint32_t),
+                                    [OPTION_TEXTS] = sizeof(struct option_texts),
+                                    [OPTION_U32S] = sizeof(struct option_u32s) };
+    for (size_t i = 0; i < count; i++)
+        if (memcmp((const char *)a + rows[i].offset, (const char *)b + rows[i].offset,
+                   bytes[rows[i].kind]) != 0)
+            return &rows[i];
+    return NULL;
+}
+
 enum rc options_parse(struct option_set *set, int argc, char **argv, struct fault *fault)
 {
     must(set->operand_max == 0 || set->operands != NULL);

@@ -15,6 +15,7 @@ static const struct route {
     { "/v1/completions", "prompt", &dialect_completions },
     { "/v1/chat/completions", "messages", &dialect_chat },
     { "/v1/responses", "input", &dialect_responses },
+    { "/v1/embeddings", NULL, &dialect_embeddings }, /* bare, it would look like the one before */
 };
 #define ROUTE_COUNT (sizeof routes / sizeof routes[0])
 
@@ -23,7 +24,7 @@ static enum rc check_bare(struct batch_row *r, struct api_error *error)
     r->body = r->root;
     r->bare = true;
     for (size_t i = 0; i < ROUTE_COUNT; i++) {
-        if (json_object_get(r->root, routes[i].field) != NULL) {
+        if (routes[i].field != NULL && json_object_get(r->root, routes[i].field) != NULL) {
             r->url = routes[i].url;
             r->dialect = routes[i].dialect;
             return RC_OK;
@@ -48,7 +49,7 @@ static enum rc check_url(struct batch_row *r, const json_t *url, struct api_erro
     }
     return api_error_set(error, 404, "unknown_url", "url",
                          "line %llu: url '%.60s' is not served; /v1/completions, "
-                         "/v1/chat/completions and /v1/responses are",
+                         "/v1/chat/completions, /v1/responses and /v1/embeddings are",
                          (unsigned long long)r->line, json_string_value(url));
 }
 

@@ -124,12 +124,11 @@ static enum rc open_line(struct batch_job *b, struct batch_line *line, struct ap
     struct batch_server *w = b->with;
     struct batch_row *row = &line->row;
     struct exchange *x = mem_alloc(sizeof *x);
-    bool chat = strcmp(row->url, "/v1/completions") != 0;
+    bool chat = row->dialect != &dialect_completions;
+    json_t *fields = chat ? w->chat : row->bare ? w->bare : w->line;
     json_t *body = json_copy(row->body);
     if (x == NULL || body == NULL ||
-        fill(body, chat        ? w->chat
-                   : row->bare ? w->bare
-                               : w->line) != 0 ||
+        fill(body, row->dialect != &dialect_embeddings ? fields : NULL) != 0 ||
         json_append(&x->request, json_incref(body)) != RC_OK) {
         json_decref(body);
         mem_free(x);

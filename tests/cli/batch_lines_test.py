@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: MIT
 """quire batch: lines of every kind, good and bad; each that is not blank gets exactly one row
 (CASES T26 and its class)."""
+import base64
 import json
 import os
+import struct
 
 from tap import check, equal, main, path, quire, read, rows, tiny, write
 
@@ -131,6 +133,20 @@ def test_lines_with_url_need_a_custom_id():
                        5: (None, 200, None), 6: ("a", 200, None)})
     for number in (1, 2, 4):
         check("line %d has no custom_id" % number in out[number]["error"]["message"], out[number])
+
+
+def test_embeddings():
+    out = answers([line("a", "/v1/embeddings", input="some words"),
+                   line("b", "/v1/embeddings", input=["some words", "more"],
+                        encoding_format="base64"),
+                   line("c", "/v1/embeddings", prompt="x"),
+                   line("d", "/v1/embeddings", input="x", stream=True)], status=5)
+    equal({n: c[:2] for n, c in codes(out).items()},
+          {1: ("a", 200), 2: ("b", 200), 3: ("c", 400), 4: ("d", 400)})
+    floats = out[1]["response"]["body"]["data"][0]["embedding"]
+    texts = [item["embedding"] for item in out[2]["response"]["body"]["data"]]
+    packed = struct.pack("<%df" % len(floats), *floats)
+    equal((len(texts), base64.b64decode(texts[0])), (2, packed))
 
 
 def test_shapes_of_lines():

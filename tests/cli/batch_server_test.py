@@ -34,7 +34,8 @@ def job(count, tokens=12):
             {"custom_id": "i-%d" % i, "url": "/v1/chat/completions",
              "body": {**chat, "temperature": 0.2, "stop": ["e"], "stream": True}},
             {"messages": chat["messages"], "max_tokens": tokens, "temperature": 0},
-        ][i % 9])
+            {"custom_id": "j-%d" % i, "url": "/v1/embeddings", "body": {"input": [text, "x"]}},
+        ][i % 10])
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
@@ -71,10 +72,10 @@ def unix_server(name, *flags):
 
 
 def test_rows_are_those_of_an_offline_run():
-    write("job.jsonl", job(45))
+    write("job.jsonl", job(50))
     offline("job.jsonl", "right.jsonl", status=5)
     right = by_line("right.jsonl")
-    equal(len(right), 45)
+    equal(len(right), 50)
     # The server's own defaults do not matter: what they change is sent along.
     for number, flags in enumerate([[], ["--temp", 0.3, "-s", 7, "-n", 9, "--top-k", 3, "--stop",
                                          "a", "--logit-bias", "5+3", "--ignore-eos"]]):
@@ -90,11 +91,11 @@ def test_rows_are_those_of_an_offline_run():
 def test_flags_of_the_job_count_and_not_the_servers():
     flags = ["-n", 5, "--temp", 0.7, "-s", 3, "--logit-bias", "7+2", "--stop", "zz", "--min-p",
              0.01, "--repeat-penalty", 1.1]
-    write("flags.jsonl", job(18))
+    write("flags.jsonl", job(20))
     offline("flags.jsonl", "flags-right.jsonl", *flags, status=5)
     with unix_server("flags", "--temp", 0.1) as s:
         online(s, "flags.jsonl", "flags-there.jsonl", *flags, "--ordered", status=5)
-        equal([row["line"] for row in rows("flags-there.jsonl")], list(range(1, 19)))
+        equal([row["line"] for row in rows("flags-there.jsonl")], list(range(1, 21)))
         for more in (["--sampling-order", "llama.cpp"], ["--no-special"], ["-c", 64],
                      ["-m", tiny()], ["--logit-bias", "7+200"], ["--check"]):
             online(s, "flags.jsonl", "flags-bad.jsonl", *more, status=2)
