@@ -175,9 +175,8 @@ static enum rc run_table(struct table *t, struct fault *fault)
     enum rc rc = bench_warm_up(t->bench, fault);
     if (rc == RC_OK)
         rc = bench_take_noise(t->bench, &t->report.noise, fault);
-    if (rc != RC_OK)
-        return rc;
-    rc = bench_report_open(&t->report, fault);
+    if (rc == RC_OK)
+        rc = bench_report_open(&t->report, fault);
     if (rc == RC_OK)
         rc = run_rows(t, fault);
     enum rc closed = bench_report_close(&t->report, rc == RC_OK ? fault : &second);

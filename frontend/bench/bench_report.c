@@ -256,8 +256,6 @@ static enum rc check_stdout(struct fault *fault)
 
 enum rc bench_report_open(struct bench_report *r, struct fault *fault)
 {
-    if (r->format == BENCH_JSON)
-        puts("[");
     if (r->format != BENCH_MD)
         return RC_OK;
     printf("noise: one row against itself, %u pairs: %.3f (%.3f to %.3f); differences within that "
@@ -291,8 +289,8 @@ enum rc bench_report_row(struct bench_report *r, const struct bench_row *row, st
             print_csv(json, true);
         print_csv(json, false);
     } else {
-        if (r->format == BENCH_JSON && r->rows > 0)
-            putchar(',');
+        if (r->format == BENCH_JSON)
+            fputs(r->rows > 0 ? "," : "[\n", stdout);
         print_json(json);
         putchar('\n');
     }
@@ -305,8 +303,8 @@ enum rc bench_report_row(struct bench_report *r, const struct bench_row *row, st
 enum rc bench_report_close(struct bench_report *r, struct fault *fault)
 {
     if (r->format == BENCH_JSON)
-        puts("]");
-    if (r->format == BENCH_MD) {
+        puts(r->rows > 0 ? "]" : "[]");
+    if (r->format == BENCH_MD && r->rows > 0) {
         if (r->moved > 0)
             printf("\n~ the machine's limits moved by more than %.0f %% from before the row to "
                    "after it\n",

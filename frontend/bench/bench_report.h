@@ -29,7 +29,7 @@ struct bench_report {
     uint32_t moved; /* of them: the limits moved meanwhile */
 };
 
-/* bench_report_open - what stands above the rows. */
+/* bench_report_open - what stands above the rows. bench_report_close - also when there are none. */
 enum rc bench_report_open(struct bench_report *r, struct fault *fault) ATTR_MUST_USE;
 enum rc bench_report_row(struct bench_report *r, const struct bench_row *row,
                          struct fault *fault) ATTR_MUST_USE;

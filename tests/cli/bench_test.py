@@ -177,5 +177,19 @@ def test_what_is_done_stays_when_it_is_interrupted():
         equal([r["test"] for r in done], ["pp4"])
 
 
+def test_an_end_before_the_first_row_is_an_empty_array():
+    p = start("bench", "-m", tiny(), "-p", "60000", "-n", 0, "-r", 1, "-t", 1, "--isa", "scalar",
+              "--act", "f32", "--chunk", 64, "-o", "json", stdout=subprocess.PIPE,
+              stderr=subprocess.PIPE)
+    try:
+        while b"threads" not in p.stderr.readline():
+            check(p.poll() is None)
+        p.send_signal(signal.SIGINT)
+        out, _ = p.communicate(timeout=60)
+    finally:
+        p.kill()
+    equal((p.returncode, json.loads(out)), (130, []))
+
+
 if __name__ == "__main__":
     main(globals())
