@@ -53,9 +53,8 @@ static struct key_hash *find_slot(struct key_hash *slots, size_t capacity, struc
             return &slots[i];
 }
 
-static enum rc grow(struct key_set *s)
+static enum rc grow(struct key_set *s, size_t capacity)
 {
-    size_t capacity = s->capacity == 0 ? 1024 : s->capacity * 2;
     struct key_hash *slots = mem_alloc_array(capacity, sizeof *slots);
     if (slots == NULL)
         return RC_NO_MEMORY;
@@ -71,7 +70,7 @@ static enum rc grow(struct key_set *s)
 static enum rc add(struct key_set *s, struct key_hash h, bool *added)
 {
     if (s->count * 2 >= s->capacity) {
-        enum rc rc = grow(s);
+        enum rc rc = grow(s, s->capacity == 0 ? 1024 : s->capacity * 2);
         if (rc != RC_OK)
             return rc;
     }
@@ -80,6 +79,14 @@ static enum rc add(struct key_set *s, struct key_hash h, bool *added)
     s->count += *added;
     *slot = h;
     return RC_OK;
+}
+
+enum rc key_set_reserve(struct key_set *s, size_t count)
+{
+    size_t capacity = 1024;
+    while (capacity / 2 <= count)
+        capacity *= 2;
+    return capacity > s->capacity ? grow(s, capacity) : RC_OK;
 }
 
 static bool has(const struct key_set *s, struct key_hash h)

@@ -25,6 +25,9 @@ struct key_set {
     size_t capacity, count;
 };
 
+/* key_set_reserve - room for so many keys: memory is known at once, and touched as it is used. */
+enum rc key_set_reserve(struct key_set *s, size_t count) ATTR_MUST_USE;
+
 /* Keys: a custom_id, or the number of a line without one. */
 enum rc key_set_add_id(struct key_set *s, const char *id, size_t len, bool *added) ATTR_MUST_USE;
 enum rc key_set_add_line(struct key_set *s, uint64_t line, bool *added) ATTR_MUST_USE;

@@ -323,10 +323,32 @@ static bool goes_on(const struct batch_job *b, uint64_t *stop_us)
     return now < *stop_us && b->run_count > 0;
 }
 
+/* Room for the ids of all lines, so that a long job takes no more memory in the end than it does
+ * soon. How many lines there are is judged by the first ones; a packed input (it has zero bytes)
+ * says nothing. */
+static enum rc reserve_ids(struct batch_job *b)
+{
+    enum { LOOK_BYTES = 65536 };
+    char *head = mem_alloc_raw(LOOK_BYTES);
+    ssize_t got = head != NULL && b->input_bytes > 0 ? pread(b->in.fd, head, LOOK_BYTES, 0) : 0;
+    uint64_t count = 0;
+    for (ssize_t i = 0; i < got; i++)
+        count += head[i] == '\n';
+    if (got > 0 && memchr(head, 0, (size_t)got) == NULL)
+        count = b->input_bytes / (uint64_t)got * count;
+    else
+        count = 0;
+    mem_free(head);
+    return key_set_reserve(&b->seen,
+                           count / (b->options->shard_count > 0 ? b->options->shard_count : 1));
+}
+
 enum rc batch_job_run(struct batch_job *b)
 {
-    enum rc rc = RC_OK;
+    enum rc rc = reserve_ids(b);
     uint64_t stop_us = 0;
+    if (rc != RC_OK)
+        return fault_set(&b->fault, rc, "out of memory");
     b->started_us = b->told_us = now_us(b);
     while (rc == RC_OK && goes_on(b, &stop_us)) {
         rc = read_lines(b);

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from tap import check, equal, main, path, quire, read, rows, start, tiny, write
+from tap import Skip, check, equal, main, path, quire, read, rows, start, tiny, write
 
 TOKENS = 24
 
@@ -178,6 +178,32 @@ def test_full_disk_leaves_whole_rows():
     check(read("full.jsonl").endswith(b"}\n") and len(texts("full.jsonl")) > 10)
     batch("job.jsonl", "full.jsonl", "-q")
     equal(texts("full.jsonl"), right)
+
+
+def test_full_disk_of_64_kib():
+    right = undisturbed()
+    disk = path("disk")
+    os.makedirs(disk)
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk],
+                           capture_output=True)
+    if mount.returncode != 0:
+        raise Skip("a tmpfs cannot be mounted: " + mount.stderr.decode().strip())
+    try:
+        write("fill.jsonl", job(400))
+        p = quire("batch", "-m", tiny(), "-i", path("fill.jsonl"), "-o", disk + "/out.jsonl", "-q",
+                  "-c", 256, status=75)
+        check(b"No space left" in p.stderr and b"start it again" in p.stderr, p.stderr)
+        check(read("disk/out.jsonl").endswith(b"}\n"), "a row is cut off")
+        count = len(texts("disk/out.jsonl"))
+        check(50 < count < 400, count)
+        for name in ("out.jsonl", "out.jsonl.job"):
+            write(name, read("disk/" + name))
+    finally:
+        subprocess.run(["umount", disk], check=True)
+    batch("fill.jsonl", "out.jsonl", "-q")
+    got = texts("out.jsonl")
+    equal(len(got), 400)
+    equal({k: got[k] for k in right}, right)
 
 
 def test_no_final_line_end_blank_lines_and_crlf():
