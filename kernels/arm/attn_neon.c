@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* attn_neon - attention over f16 keys and values with NEON; bit for bit kernels/ref/attn_ref.c.
- * Other cache types take the reference.
+/* attn_neon - attention with NEON; bit for bit kernels/ref/attn_ref.c: the walk over a split, and
+ * the tiles of f16 (those of other cache types: attn_q_neon.c).
  *   scores  lanes are keys: a block's keys lie [head_dim][32 tokens]; each (column, four keys) is
  *           one register, one fma chain over the dimensions
  *   values  lanes are dimensions; each (column, four dimensions) is one chain over the keys
@@ -8,9 +8,11 @@
  * runs of rows that hold the same block. Scores of keys that a row does not see may be anything and
  * are replaced; values are summed over exactly the keys seen. */
 #include <math.h>
+#include <string.h>
 
+#include "kernels/act.h"
+#include "kernels/arm/attn_neon.h"
 #include "kernels/arm/exp_neon.h"
-#include "kernels/attn.h"
 #include "kernels/vec.h"
 
 #define BLOCK KV_BLOCK_TOKENS
@@ -46,8 +48,8 @@ ATTR_INLINE void scores_strip(const uint8_t *k, const float *q, size_t stride, u
     }
 }
 
-static void scores(const uint8_t *tile, const float *q, size_t stride, uint32_t head_dim, float *p,
-                   uint32_t h_count)
+static void scores_f16(const uint8_t *tile, const float *q, size_t stride, uint32_t head_dim,
+                       float *p, uint32_t h_count)
 {
     if (h_count == 4) {
         scores_strip(tile, q, stride, head_dim, p, 4, 4);
@@ -87,8 +89,8 @@ ATTR_INLINE void values_strip(const uint8_t *v, uint32_t n, uint32_t head_dim, c
     }
 }
 
-ATTR_INLINE void values_of(const uint8_t *tile, uint32_t n, uint32_t head_dim, const float *p,
-                           float *o, const uint32_t h_count)
+ATTR_INLINE void values_tile(const uint8_t *tile, uint32_t n, uint32_t head_dim, const float *p,
+                             float *o, const uint32_t h_count)
 {
     uint32_t d = 0;
     for (; d + 16 <= head_dim; d += 16)
@@ -97,16 +99,21 @@ ATTR_INLINE void values_of(const uint8_t *tile, uint32_t n, uint32_t head_dim, c
         values_strip(tile + 2 * d, n, head_dim, p, o + d, h_count, 1);
 }
 
-static void values(const uint8_t *tile, uint32_t n, uint32_t head_dim, const float *p, float *o,
-                   uint32_t h_count)
+static void values_f16(const uint8_t *tile, uint32_t n, uint32_t head_dim, const float *p, float *o,
+                       uint32_t h_count)
 {
     if (h_count == 4)
-        values_of(tile, n, head_dim, p, o, 4);
+        values_tile(tile, n, head_dim, p, o, 4);
     else if (h_count == 2)
-        values_of(tile, n, head_dim, p, o, 2);
+        values_tile(tile, n, head_dim, p, o, 2);
     else
-        values_of(tile, n, head_dim, p, o, 1);
+        values_tile(tile, n, head_dim, p, o, 1);
 }
+
+static attn_scores_neon_fn *const scores_of[KV_TYPES] = { scores_f16, attn_scores_q8_neon,
+                                                          attn_scores_q4_neon };
+static attn_values_neon_fn *const values_of[KV_TYPES] = { values_f16, attn_values_q8_neon,
+                                                          attn_values_q4_neon };
 
 /* Columns in the next group of cols. */
 static uint32_t group_size(uint32_t cols)
@@ -166,16 +173,31 @@ static void one_block(const struct attn *a, uint32_t b, const float *q, float *p
         for (; col < cols; col += h_count) {
             h_count = group_size(cols - col);
             if (o == NULL)
-                scores(tile, q + col * stride, stride, a->head_dim, p + (size_t)col * SPLIT,
-                       h_count);
+                scores_of[a->types.k](tile, q + col * stride, stride, a->head_dim,
+                                      p + (size_t)col * SPLIT, h_count);
             else
-                values(tile + a->value_offset, n, a->head_dim, p + (size_t)col * SPLIT,
-                       o + (size_t)col * a->head_dim, h_count);
+                values_of[a->types.v](tile + a->value_offset, n, a->head_dim,
+                                      p + (size_t)col * SPLIT, o + (size_t)col * a->head_dim,
+                                      h_count);
         }
     }
 }
 
-/* Scaled queries of the rows that see the split, and the last block that any of them sees. */
+/* The query of one column: scaled, or its groups. */
+static void pack_query(const struct attn *a, const struct attn_row *row, uint32_t head, float *dst)
+{
+    if (a->types.k != KV_F16) {
+        const size_t groups = a->head_dim / KV_GROUP;
+        memcpy(dst, (const struct act_q8_32 *)row->q + head * groups,
+               groups * sizeof(struct act_q8_32));
+        return;
+    }
+    const float *src = (const float *)row->q + (size_t)head * a->head_dim;
+    for (uint32_t d = 0; d < a->head_dim; d += 4)
+        vst1q_f32(dst + d, vmulq_n_f32(vld1q_f32(src + d), a->scale));
+}
+
+/* Queries of the rows that see the split, and the last block that any of them sees. */
 static uint32_t pack_queries(const struct attn *a, uint32_t begin, float *q)
 {
     uint32_t last = begin / BLOCK;
@@ -183,10 +205,7 @@ static uint32_t pack_queries(const struct attn *a, uint32_t begin, float *q)
         const struct attn_row *row = &a->rows[col / a->head_count];
         if (row->pos < begin)
             continue;
-        const float *src = (const float *)row->q + (size_t)(col % a->head_count) * a->head_dim;
-        float *dst = q + col * (a->head_dim + ATTN_Q_PAD);
-        for (uint32_t d = 0; d < a->head_dim; d += 4)
-            vst1q_f32(dst + d, vmulq_n_f32(vld1q_f32(src + d), a->scale));
+        pack_query(a, row, col % a->head_count, q + col * (a->head_dim + ATTN_Q_PAD));
         last = row->pos / BLOCK > last ? row->pos / BLOCK : last;
     }
     const uint32_t split_last = (begin + SPLIT) / BLOCK - 1;
@@ -197,12 +216,6 @@ static void split_neon(const struct attn *a, uint32_t split, const struct attn_w
                        const struct attn_part *part)
 {
     const uint32_t begin = split * SPLIT, first = begin / BLOCK;
-    if (a->types.k != KV_F16 || a->types.v != KV_F16) {
-        struct attn_kernels ref;
-        attn_fill_ref(&ref);
-        ref.split(a, split, w, part);
-        return;
-    }
     const uint32_t last = pack_queries(a, begin, w->q);
     for (uint32_t b = first; b <= last; b++)
         one_block(a, b, w->q, w->p + (size_t)(b - first) * BLOCK, NULL);
