@@ -3,6 +3,9 @@
  *
  *   scratch   items [vocab] {d, id} | mass [vocab] | heap [vocab] | seen [vocab]
  *
+ * With top-k or min-p few tokens can be drawn at all: what lies clearly below is left out before
+ * anything is computed of it, and the exact filters see the rest (gather). The logits pass by three
+ * times, cleaned, for the largest, and for the candidates, as plain floats.
  * The candidates stand in `items` in token order from the first step to the draw, and a filter only
  * removes some of them. Each filter is a total order (key, then higher d, then lower id) and a cut
  * in it: the cut is found by partial selection, then one pass keeps what is not beyond it. So ties
@@ -102,24 +105,23 @@ static int32_t lowest_allowed(const uint64_t *mask, uint32_t vocab_count)
 /* Forbidden tokens get -inf, everything else becomes finite. */
 static float clean_logit(float x)
 {
-    if (!(x > -INFINITY))
-        return -INFINITY;
-    return x > FLT_MAX ? FLT_MAX : x;
+    float y = x > -INFINITY ? x : -INFINITY; /* two selections: no branch */
+    return y < FLT_MAX ? y : FLT_MAX;
 }
 
+/* Cleaned logits into mass, which has no other use yet. */
 static void load_logits(struct draw *w, const struct batch_output *out, const float *logits,
                         uint32_t vocab_count)
 {
     for (uint32_t id = 0; id < vocab_count; id++)
-        w->items[id] = (struct item){ clean_logit(logits[id]), (int32_t)id };
+        w->mass[id] = clean_logit(logits[id]);
     if (out->mask != NULL)
         for (uint32_t id = 0; id < vocab_count; id++)
             if (!is_allowed(out->mask, id))
-                w->items[id].d = -INFINITY;
+                w->mass[id] = -INFINITY;
     for (uint32_t i = 0; i < out->sampling->bias_count; i++) {
         const struct logit_bias *b = &out->sampling->bias[i];
-        struct item *item = &w->items[b->token];
-        item->d = clean_logit(item->d + b->bias);
+        w->mass[b->token] = clean_logit(w->mass[b->token] + b->bias);
     }
 }
 
@@ -136,7 +138,7 @@ static void apply_penalties(struct draw *w, const struct batch_output *out)
         for (const int32_t *t = end - window; t < end; t++) {
             if (w->seen[*t]++ != 0)
                 continue;
-            float *d = &w->items[*t].d;
+            float *d = &w->mass[*t];
             *d = clean_logit(*d > 0.0f ? *d / s->repeat_penalty : *d * s->repeat_penalty);
         }
         for (const int32_t *t = end - window; t < end; t++)
@@ -152,23 +154,35 @@ static void apply_penalties(struct draw *w, const struct batch_output *out)
         w->seen[*t] = 0;
         if (count == 0.0f)
             continue;
-        float *d = &w->items[*t].d;
+        float *d = &w->mass[*t];
         *d = clean_logit(*d - count * s->frequency_penalty - s->presence_penalty);
     }
 }
 
-/* Lowest id of the largest logit; -1 when every one is forbidden. */
-static int32_t find_largest(const struct draw *w, uint32_t vocab_count)
+/* The largest logit, in chains that do not wait for each other. */
+static float find_largest(const float *x, uint32_t count)
 {
-    int32_t best = -1;
-    float largest = -INFINITY;
-    for (uint32_t id = 0; id < vocab_count; id++) {
-        if (w->items[id].d > largest) {
-            largest = w->items[id].d;
-            best = (int32_t)id;
-        }
-    }
-    return best;
+    enum { CHAINS = 8 };
+    float largest[CHAINS];
+    for (uint32_t c = 0; c < CHAINS; c++)
+        largest[c] = -INFINITY;
+    uint32_t i = 0;
+    for (; i + CHAINS <= count; i += CHAINS)
+        for (uint32_t c = 0; c < CHAINS; c++)
+            largest[c] = x[i + c] > largest[c] ? x[i + c] : largest[c];
+    for (; i < count; i++)
+        largest[0] = x[i] > largest[0] ? x[i] : largest[0];
+    for (uint32_t c = 1; c < CHAINS; c++)
+        largest[0] = largest[c] > largest[0] ? largest[c] : largest[0];
+    return largest[0];
+}
+
+static int32_t lowest_with(const float *x, float value)
+{
+    int32_t id = 0;
+    while (x[id] != value)
+        id++;
+    return id;
 }
 
 /* d of the candidates, relative to the largest and at a temperature; never -inf: finite keys. */
@@ -178,16 +192,6 @@ static void scale_candidates(struct draw *w, float largest, double scale)
         double d = ((double)w->items[i].d - (double)largest) * scale;
         w->items[i].d = d < -1e30 ? -1e30f : (float)d;
     }
-}
-
-/* Candidates are the tokens that are not forbidden. */
-static void open_candidates(struct draw *w, uint32_t vocab_count, float largest, double scale)
-{
-    w->count = 0;
-    for (uint32_t id = 0; id < vocab_count; id++)
-        if (w->items[id].d > -INFINITY)
-            w->items[w->count++] = w->items[id];
-    scale_candidates(w, largest, scale);
 }
 
 static void weigh(struct draw *w)
@@ -267,6 +271,58 @@ static void build_heap(const struct draw *w, uint32_t size, float centre, bool t
 {
     for (uint32_t i = size / 2; i > 0; i--)
         sift_down(w, size, i - 1, centre, typical, reversed);
+}
+
+/* A logit below which none is a candidate once `last` is the k-th largest: less by more than what
+ * the scaled logits may be rounded by, so that ties which only rounding makes are seen too. */
+static float limit_below(float largest, float last, double scale)
+{
+    double distance = (double)largest - (double)last;
+    if (distance * scale > 1e29)
+        return -INFINITY; /* scale_candidates makes such logits equal */
+    return (float)((double)last - distance * 0x1p-20 - 1e-30);
+}
+
+/* Candidates into items, in token order: all that are not forbidden and that top-k and min-p can
+ * leave, with a few others. limit: min-p's, or -inf. */
+static void gather(struct draw *w, uint32_t vocab_count, uint32_t k, float limit, float largest,
+                   double scale)
+{
+    uint32_t held = 0, count = 0;
+    float last = INFINITY; /* the k-th largest so far */
+    if (k >= vocab_count)
+        k = 0;
+    for (uint32_t id = 0; id < vocab_count; id++) {
+        float x = w->mass[id];
+        if (x < limit || x == -INFINITY)
+            continue;
+        w->items[count] = (struct item){ x, (int32_t)id };
+        if (k > 0 && (held < k || x > last)) {
+            uint32_t at = held < k ? held++ : 0;
+            w->heap[at] = count;
+            if (at + 1 == k)
+                build_heap(w, k, 0.0f, false, true);
+            else if (held == k)
+                sift_down(w, k, 0, 0.0f, false, true);
+            if (held == k) {
+                last = w->items[w->heap[0]].d;
+                float below = limit_below(largest, last, scale);
+                limit = below > limit ? below : limit;
+            }
+        }
+        count++;
+    }
+    w->count = count;
+}
+
+/* What min-p leaves lies above this, where no filter that needs the rest comes before it. */
+static float limit_of_min_p(const struct sampling *s, float largest, double scale)
+{
+    bool first = s->order == SAMPLING_ORDER_VLLM;
+    if (s->min_p <= 0.0f || (!first && (s->top_p < 1.0f || s->typical_p < 1.0f)))
+        return -INFINITY;
+    double distance = -log_own((double)s->min_p) / (first ? scale : 1.0);
+    return (float)((double)largest - distance * (1 + 0x1p-20) - 1e-30);
 }
 
 /* top-k: a heap of the k best so far, the worst at its root: most tokens cost one comparison. */
@@ -395,14 +451,16 @@ int32_t sample_token(const struct batch_output *out, const float *logits, uint32
     open_draw(&w, scratch, vocab_count);
     load_logits(&w, out, logits, vocab_count);
     apply_penalties(&w, out);
-    int32_t best = find_largest(&w, vocab_count);
-    if (best < 0)
+    float largest = find_largest(w.mass, vocab_count);
+    if (largest == -INFINITY)
         return lowest_allowed(out->mask, vocab_count);
     if (s->temperature < 1e-5f)
-        return best;
-    double scale = 1.0 / (double)s->temperature;
+        return lowest_with(w.mass, largest);
+    double heat = 1.0 / (double)s->temperature;
     bool hot_first = s->order == SAMPLING_ORDER_VLLM;
-    open_candidates(&w, vocab_count, w.items[best].d, hot_first ? scale : 1.0);
+    double scale = hot_first ? heat : 1.0;
+    gather(&w, vocab_count, s->top_k, limit_of_min_p(s, largest, scale), largest, scale);
+    scale_candidates(&w, largest, scale);
     if (hot_first) {
         filter_min_p(&w, s->min_p);
         filter_top_k(&w, s->top_k);
@@ -413,7 +471,7 @@ int32_t sample_token(const struct batch_output *out, const float *logits, uint32
         filter_typical(&w, s->typical_p);
         filter_top_p(&w, s->top_p);
         filter_min_p(&w, s->min_p);
-        scale_candidates(&w, largest_d(&w), scale); /* typical may have dropped the best one */
+        scale_candidates(&w, largest_d(&w), heat); /* typical may have dropped the best one */
     }
     must(w.count > 0);
     weigh(&w);
