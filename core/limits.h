@@ -24,6 +24,8 @@
 #define STOP_TEXT_BYTES_MAX 4096u   /* one stop text: longest seen is a few hundred */
 #define CHOICES_MAX 128u            /* prompts x n of a request: what OpenAI allows for n */
 #define EMBEDDINGS_MAX 2048u        /* inputs of an embeddings request: what OpenAI allows */
+/* all parsed JSON together: ten times what the ids of 2^20 tokens take */
+#define MEM_FOREIGN_BYTES_MAX (512u << 20)
 #define BODY_BYTES_MAX (64u << 20)  /* one request body or batch line: 2^20 tokens fit */
 
 /* Threads. */

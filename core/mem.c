@@ -9,8 +9,11 @@
 
 #if QUIRE_JEMALLOC
 #include <jemalloc/jemalloc.h>
+#else
+#include <malloc.h>
 #endif
 
+#include "core/limits.h"
 #include "core/must.h"
 
 #define MEM_MAGIC 0x6d656d51u
@@ -24,7 +27,7 @@ struct head {
 };
 
 static struct {
-    atomic_size_t live_bytes, budget_bytes;
+    atomic_size_t live_bytes, budget_bytes, foreign_bytes;
     _Atomic uint64_t fail_after;
 } state;
 static _Thread_local uint64_t failures;
@@ -129,26 +132,53 @@ char *mem_copy_text(const char *text, size_t len)
     return copy;
 }
 
+static void *foreign_take(size_t bytes)
+{
+#if QUIRE_JEMALLOC
+    return mallocx(bytes, 0);
+#else
+    return malloc(bytes);
+#endif
+}
+
+static size_t foreign_bytes_of(void *p)
+{
+#if QUIRE_JEMALLOC
+    return sallocx(p, 0);
+#else
+    return malloc_usable_size(p);
+#endif
+}
+
+static void foreign_give(void *p)
+{
+#if QUIRE_JEMALLOC
+    dallocx(p, 0);
+#else
+    free(p);
+#endif
+}
+
 void *mem_foreign_alloc(size_t bytes)
 {
-    size_t some = bytes > 0 ? bytes : 1;
-#if QUIRE_JEMALLOC
-    void *p = some > PTRDIFF_MAX || must_fail_now() ? NULL : mallocx(some, 0);
-#else
-    void *p = must_fail_now() ? NULL : malloc(some);
-#endif
-    failures += p == NULL;
-    return p;
+    bool refused = bytes > MEM_FOREIGN_BYTES_MAX || must_fail_now();
+    void *p = refused ? NULL : foreign_take(bytes > 0 ? bytes : 1);
+    if (p != NULL) {
+        size_t own = foreign_bytes_of(p);
+        if (atomic_fetch_add(&state.foreign_bytes, own) + own <= MEM_FOREIGN_BYTES_MAX)
+            return p;
+        mem_foreign_free(p);
+    }
+    failures++;
+    return NULL;
 }
 
 void mem_foreign_free(void *p)
 {
-#if QUIRE_JEMALLOC
-    if (p != NULL)
-        dallocx(p, 0);
-#else
-    free(p);
-#endif
+    if (p == NULL)
+        return;
+    atomic_fetch_sub(&state.foreign_bytes, foreign_bytes_of(p));
+    foreign_give(p);
 }
 
 uint64_t mem_failures(void)

@@ -31,8 +31,9 @@ void mem_free(void *p);
 /* mem_copy_text - zero-terminated copy of len bytes. */
 char *mem_copy_text(const char *text, size_t len) ATTR_MUST_USE;
 
-/* mem_foreign_alloc, mem_foreign_free - for libraries that take an allocator: no budget, no count,
- * no alignment beyond the allocator's own. */
+/* mem_foreign_alloc, mem_foreign_free - for libraries that take an allocator: no alignment beyond
+ * the allocator's own, and a budget of their own, MEM_FOREIGN_BYTES_MAX, because what they allocate
+ * is often many times what came in. */
 void *mem_foreign_alloc(size_t bytes);
 void mem_foreign_free(void *p);
 

@@ -34,6 +34,15 @@ static void close_job(void *job)
     mem_free(job);
 }
 
+/* An error of the chat that a body has become, in the words of the body. */
+static void retell(struct api_error *error, const json_t *body)
+{
+    const json_t *system = json_object_get(body, "system");
+    bool front = system != NULL && !json_is_null(system);
+    api_error_retell(error, "messages", front ? "system" : NULL);
+    api_error_rename(error, "stop", "stop_sequences");
+}
+
 static enum rc open_job(void **job, const struct api_context *x, const struct api_call *call,
                         json_t *body, struct api_error *error)
 {
@@ -46,6 +55,7 @@ static enum rc open_job(void **job, const struct api_context *x, const struct ap
                    : no_memory(error);
     json_decref(own);
     if (rc != RC_OK) {
+        retell(error, body);
         mem_free(m);
         return rc;
     }
@@ -263,6 +273,8 @@ json_t *query_count_tokens(const struct api_context *x, json_t *body, struct api
         out = json_pack("{s:I}", "input_tokens", (json_int_t)ids.count);
         if (out == NULL)
             (void)no_memory(error);
+    } else {
+        retell(error, body);
     }
     chat_prompt_close(&prompt);
     token_list_close(&ids);

@@ -55,8 +55,12 @@ static enum rc open_job(void **job, const struct api_context *x, const struct ap
                    : no_memory(error);
     json_decref(own);
     if (rc != RC_OK) {
-        api_error_rename(error, "messages", "input");
+        const json_t *front = json_object_get(body, "instructions");
+        bool none = front == NULL || json_is_null(front);
+        api_error_retell(error, "input", none ? NULL : "instructions");
         api_error_rename(error, "max_tokens", "max_output_tokens");
+        api_error_rename(error, "response_format", "text.format");
+        api_error_rename(error, "reasoning_effort", "reasoning.effort");
         mem_free(r);
         return rc;
     }

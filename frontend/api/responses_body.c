@@ -114,6 +114,8 @@ static enum rc add_tools(struct work *w, json_t *body, json_t *out)
     json_t *tool, *tools = get(body, "tools");
     if (tools == NULL)
         return RC_OK;
+    if (!json_is_array(tools))
+        return api_error_set(w->error, 400, "invalid_type", "tools", "tools must be a list");
     json_t *list = json_array();
     json_array_foreach(tools, i, tool)
     {

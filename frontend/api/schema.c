@@ -65,6 +65,28 @@ void api_error_rename(struct api_error *e, const char *from, const char *to)
              rest);
 }
 
+void api_error_retell(struct api_error *e, const char *to, const char *first)
+{
+    char rest[sizeof e->message], turn[48];
+    unsigned i = 0;
+    int used = 0;
+    if (strcmp(e->param, "messages") != 0)
+        return;
+    if (sscanf(e->message, "messages[%u]%n", &i, &used) != 1 || used == 0) {
+        api_error_rename(e, "messages", to);
+        return;
+    }
+    memcpy(rest, e->message + used, sizeof rest - (size_t)used);
+    bool front = first != NULL && i == 0;
+    snprintf(e->param, sizeof e->param, "%s", front ? first : to);
+    if (front)
+        snprintf(turn, sizeof turn, "%s", first);
+    else
+        snprintf(turn, sizeof turn, "%s[%u]", to, i - (first != NULL));
+    snprintf(e->message, sizeof e->message, "%s%.*s", turn, (int)(sizeof rest - 1 - strlen(turn)),
+             rest);
+}
+
 json_t *api_error_json(const struct api_error *e)
 {
     json_t *param = e->param[0] != '\0' ? json_string(e->param) : json_null();

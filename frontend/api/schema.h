@@ -36,8 +36,11 @@ struct api_error {
 enum rc api_error_set(struct api_error *e, int status, const char *code, const char *param,
                       const char *fmt, ...) ATTR_PRINTF(5, 6);
 
-/* api_error_rename - what is said of field `from` is said of `to`: of a body that was rewritten. */
+/* For a body that was rewritten: api_error_rename - what is said of field `from` is said of `to`.
+ * api_error_retell - what is said of messages[i] is said of to[i]; with `first` it is said of that
+ * field for i = 0, a turn that was put in front, and of to[i - 1] else. */
 void api_error_rename(struct api_error *e, const char *from, const char *to);
+void api_error_retell(struct api_error *e, const char *to, const char *first);
 
 /* api_error_json - {"message","type","param","code"} as a new reference; NULL without memory. */
 json_t *api_error_json(const struct api_error *e);

@@ -93,6 +93,14 @@ void endpoint_metrics(struct conn *c)
     text_close(&page);
 }
 
+/* The text of a token, or null when the vocabulary has none such. */
+static json_t *token_json(const struct tokenizer *t, int32_t id)
+{
+    char piece[256];
+    size_t len = id >= 0 ? tokenizer_piece(t, id, true, piece, sizeof piece) : 0;
+    return len > 0 && len <= sizeof piece ? json_stringn(piece, len) : json_null();
+}
+
 void endpoint_props(struct conn *c)
 {
     const struct server *s = c->server;
@@ -100,11 +108,16 @@ void endpoint_props(struct conn *c)
     json_t *settings =
         json_pack("{s:I, s:{s:I}}", "n_ctx", (json_int_t)sched_ctx_tokens(e->sched), "params",
                   "n_predict", (json_int_t)s->context.defaults->max_tokens);
+    const struct tokenizer *t = e->tokenizer;
     reply_json(c, 200,
-               json_pack("{s:o, s:I, s:s, s:s, s:s}", "default_generation_settings", settings,
-                         "total_slots", (json_int_t)e->options.rows_max, "model_alias",
-                         server_model_name(s), "model_path", e->name, "build_info",
-                         "quire " QUIRE_VERSION));
+               json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:o, s:o, s:{s:b, s:b}, s:b}",
+                         "default_generation_settings", settings, "total_slots",
+                         (json_int_t)e->options.rows_max, "model_alias", server_model_name(s),
+                         "model_path", e->name, "build_info", "quire " QUIRE_VERSION,
+                         "chat_template", chat_template_source(s->context.chat->template),
+                         "bos_token", token_json(t, tokenizer_bos(t)), "eos_token",
+                         token_json(t, tokenizer_eos(t)), "modalities", "vision", 0, "audio", 0,
+                         "is_sleeping", 0));
 }
 
 /* A slot is a place among the requests that may run at once: who is in which one is nobody's
@@ -123,20 +136,18 @@ void endpoint_slots(struct conn *c)
         return;
     }
     json_t *slots = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(slots,
-                              json_pack("{s:I, s:I, s:b}", "id", (json_int_t)i, "n_ctx",
-                                        (json_int_t)sched_ctx_tokens(s->context.engine->sched),
-                                        "is_processing", i < stats.running));
+    bool failed = slots == NULL;
+    for (uint32_t i = 0; i < count && !failed; i++)
+        failed = json_array_append_new(
+                     slots,
+                     json_pack("{s:I, s:i, s:I, s:b, s:{}, s:[]}", "id", (json_int_t)i, "id_task",
+                               -1, "n_ctx", (json_int_t)sched_ctx_tokens(s->context.engine->sched),
+                               "is_processing", i < stats.running, "params", "next_token")) != 0;
+    if (failed) {
+        json_decref(slots);
+        slots = NULL;
+    }
     reply_json(c, 200, slots);
-}
-
-/* The text of a token, or null when the vocabulary has none such. */
-static json_t *token_json(const struct tokenizer *t, int32_t id)
-{
-    char piece[256];
-    size_t len = id >= 0 ? tokenizer_piece(t, id, true, piece, sizeof piece) : 0;
-    return len > 0 && len <= sizeof piece ? json_stringn(piece, len) : json_null();
 }
 
 void endpoint_tokenizer_info(struct conn *c)

@@ -141,8 +141,13 @@ def test_what_is_asked_without_a_body():
     models = server().get("/v1/models").json["data"]
     equal((models[0]["object"], models[0]["max_model_len"]), ("model", 256))
     equal(server().get("/v1/models/" + models[0]["id"]).json, models[0])
-    equal(server().get("/props").json["total_slots"], 16)
-    equal(len(server().get("/slots?fail_on_no_slot=1").json), 16)
+    props = server().get("/props").json
+    equal((props["total_slots"], props["default_generation_settings"]["n_ctx"]), (16, 256))
+    check("<|im_start|>" in props["chat_template"] and props["build_info"].startswith("quire "))
+    check(props["model_path"] and props["eos_token"], props)
+    slots = server().get("/slots?fail_on_no_slot=1").json
+    equal([s["id"] for s in slots], list(range(16)))
+    equal({(s["n_ctx"], s["is_processing"], s["id_task"]) for s in slots}, {(256, False, -1)})
     check(server().get("/tokenizer_info").json["eos_token"])
     page = server().get("/")
     check(b"<html" in page.body and page.fields["content-type"].startswith("text/html"))
