@@ -22,8 +22,8 @@ static struct forecast_item item_of(const struct sched *s, const struct request 
     uint32_t done = r->seq.known - r->params.prompt_count;
     return (struct forecast_item){
         .left = lengths_left(&s->lengths, done, r->output_max),
-        .open = r->seq.known % KV_BLOCK_TOKENS,
-        .own = own,
+        .open = (uint16_t)(r->seq.known % KV_BLOCK_TOKENS),
+        .own = (uint16_t)own,
     };
 }
 

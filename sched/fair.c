@@ -255,24 +255,17 @@ uint32_t fair_part(const struct sched *s)
     return part > 0 ? part : 1;
 }
 
-static int64_t weight_of(const struct request *r, const struct batch_span *span)
-{
-    return (int64_t)(cost_work(span->pos_begin, span->row_count) + r->seq.table.count);
-}
-
 void fair_charge(struct sched *s, const struct plan *plan, uint64_t us)
 {
     const struct batch *b = &plan->batch;
     struct fair *f = &s->fair;
     uint64_t charged = 0;
-    int64_t total = 0, sum = 0;
-    for (uint32_t i = 0; i < b->span_count; i++)
-        total += weight_of(plan->span_requests[i], &b->spans[i]);
-    double unit_us = (double)us / (double)total;
+    int64_t sum = 0;
+    double unit_us = (double)us / (double)plan->weight;
     for (uint32_t i = 0; i < b->span_count; i++) {
         const struct request *r = plan->span_requests[i];
         enum fair_class c = r->seq.class;
-        sum += weight_of(r, &b->spans[i]);
+        sum += plan->weights[i];
         /* Up to here rounded down, less what was charged before: the shares add up to us. */
         uint64_t upto = i + 1 < b->span_count ? (uint64_t)(int64_t)((double)sum * unit_us) : us;
         uint64_t share = upto < us ? upto - charged : us - charged;

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/limits.h"
+
 /* How long answers get: the length that four of five stay under, followed as they end. */
 struct lengths {
     uint32_t high; /* tokens; 0 = nothing seen yet */
@@ -20,12 +22,13 @@ void lengths_note(struct lengths *l, uint32_t tokens);
 /* lengths_left - tokens that are still expected after done, at most max - done. */
 uint32_t lengths_left(const struct lengths *l, uint32_t done, uint32_t max);
 
-/* A sequence that decodes from now on. */
+/* A sequence that decodes from now on. Small, because many are sorted at each admission. */
 struct forecast_item {
     uint32_t left; /* tokens still to come */
-    uint32_t open; /* tokens in its last block */
-    uint32_t own;  /* blocks that are to be had again when it ends */
+    uint16_t open; /* tokens in its last block */
+    uint16_t own;  /* blocks that are to be had again when it ends */
 };
+_Static_assert(CTX_TOKENS_MAX / KV_BLOCK_TOKENS <= UINT16_MAX, "blocks of a sequence");
 
 /* forecast_fits - whether the items, which are sorted here, never need more than available
  * blocks. */

@@ -53,7 +53,8 @@ size_t plan_arena_bytes(const struct sched *s)
     const struct executor_limits *l = &s->executor.limits;
     size_t row = sizeof(int32_t) + sizeof(uint32_t);
     size_t output = sizeof(struct batch_output) + sizeof(struct plan_output);
-    size_t seq = sizeof(struct batch_span) + sizeof(struct batch_copy) + sizeof(struct request *);
+    size_t seq = sizeof(struct batch_span) + sizeof(struct batch_copy) + sizeof(struct request *) +
+                 sizeof(int64_t);
     return l->rows_max * row + l->outputs_max * output + s->config.rows_max * seq + 8 * 64;
 }
 
@@ -78,8 +79,9 @@ static void planner_open(struct planner *p, struct sched *s, struct plan *plan)
     p->hidden = arena_take(a, l->rows_max, sizeof *p->hidden);
     plan->outputs = arena_take(a, l->outputs_max, sizeof *plan->outputs);
     plan->span_requests = arena_take(a, rows_max, sizeof(struct request *));
+    plan->weights = arena_take(a, rows_max, sizeof *plan->weights);
     must(p->tokens && p->spans && p->copies && p->outputs && p->hidden && plan->outputs &&
-         plan->span_requests);
+         plan->span_requests && plan->weights);
     plan->batch.step = s->step;
     plan->batch.tokens = p->tokens;
     plan->batch.spans = p->spans;
@@ -140,6 +142,9 @@ static void add_span(struct planner *p, struct request *r, uint32_t begin, uint3
     must(row_count <= p->rows_left && table_count <= seq->table.count);
     memcpy(&p->s->tables[b->block_count], seq->table.blocks, table_count * sizeof(uint32_t));
     p->plan->span_requests[b->span_count] = r;
+    int64_t weight = (int64_t)(cost_work(begin, row_count) + seq->table.count);
+    p->plan->weights[b->span_count] = weight;
+    p->plan->weight += weight;
     p->spans[b->span_count++] = (struct batch_span){
         .row_begin = b->row_count,
         .row_count = row_count,

@@ -100,6 +100,7 @@ struct plan_output {
 struct plan {
     struct batch batch;
     struct request **span_requests; /* [span_count] */
+    int64_t *weights, weight;       /* [span_count] of the step's time, for shares; their sum */
     struct plan_output *outputs;    /* [output_count] */
     uint32_t decode_rows;
     uint32_t prefill_rows;

@@ -37,8 +37,8 @@ static void test_forecast_agrees_with_counting(void **state)
         uint32_t count = 1 + (uint32_t)rng_below(&rng, ITEMS_MAX);
         for (uint32_t i = 0; i < count; i++)
             items[i] = (struct forecast_item){ .left = (uint32_t)rng_below(&rng, 300),
-                                               .open = (uint32_t)rng_below(&rng, 32),
-                                               .own = (uint32_t)rng_below(&rng, 12) };
+                                               .open = (uint16_t)rng_below(&rng, 32),
+                                               .own = (uint16_t)rng_below(&rng, 12) };
         int64_t most = most_needed(items, count);
         memcpy(copy, items, sizeof copy);
         /* Running sums round once instead of once for each: a block for each item either way. */

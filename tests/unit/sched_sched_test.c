@@ -640,6 +640,44 @@ static void test_salts_keep_prompts_apart(void **state)
     rig_close(&g);
 }
 
+/* A salt for each tenant: what one has computed, is computing, or has in part, no other gets; each
+ * gets its own. */
+static void test_a_salt_for_each_tenant_keeps_caches_apart(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_open(&g, 64, &small);
+    int32_t prompt[100];
+    for (int i = 0; i < 100; i++)
+        prompt[i] = 3 * i;
+    struct request_params p = {
+        .prompt = prompt, .prompt_count = 100, .max_tokens = 4, .sampling = sampling_default()
+    };
+    struct request *r[4];
+    for (uint32_t i = 0; i < 4; i++) { /* two of each tenant, at the same time */
+        p.tenant = p.cache_salt = 1 + i % 2;
+        assert_int_equal(sched_submit(&r[i], g.sched, &p, NULL), RC_OK);
+    }
+    run_out(&g);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(request_cached_count(r[i]), i < 2 ? 0 : 96); /* whole blocks */
+        for (uint32_t t = 0; t < 4; t++)
+            assert_int_equal(request_token(r[i], t), request_token(r[0], t));
+        assert_ptr_equal(sched_next_event(g.sched, 0), r[i]);
+        sched_release(g.sched, r[i]);
+    }
+    prompt[50] = 7; /* it leaves the others in the middle of a block */
+    for (uint64_t tenant = 1; tenant <= 3; tenant++) {
+        p.tenant = p.cache_salt = tenant;
+        assert_int_equal(sched_submit(&r[0], g.sched, &p, NULL), RC_OK);
+        run_out(&g);
+        assert_int_equal(request_cached_count(r[0]), tenant < 3 ? 50 : 0);
+        assert_ptr_equal(sched_next_event(g.sched, 0), r[0]);
+        sched_release(g.sched, r[0]);
+    }
+    rig_close(&g);
+}
+
 static void test_open_survives_each_failed_allocation(void **state)
 {
     (void)state;
@@ -707,6 +745,7 @@ int main(void)
         cmocka_unit_test(test_choices_share_one_prefill),
         cmocka_unit_test(test_cancel_while_others_wait_for_its_blocks),
         cmocka_unit_test(test_salts_keep_prompts_apart),
+        cmocka_unit_test(test_a_salt_for_each_tenant_keeps_caches_apart),
         cmocka_unit_test(test_open_survives_each_failed_allocation),
         cmocka_unit_test(test_open_refuses_impossible_limits),
     };
