@@ -80,7 +80,7 @@ enum rc options_parse(struct option_set *set, int argc, char **argv,
  * stderr. Returns -1 to go on, or the exit status. */
 int options_begin(struct option_set *set, int argc, char **argv);
 
-/* options_differ - the first row whose values in two structs are not the same; NULL when all are. */
+/* options_differ - the first row whose values in two structs are not the same, or NULL. */
 const struct option *options_differ(const struct option *rows, size_t count, const void *a,
                                     const void *b);
 

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""Servers that are measured side by side, and where a figure comes from: for bench/offline and
+bench/serving. Peers are programs the user names; quire builds none of them."""
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+QUIRE = os.path.join(ROOT, "build", "quire")
+
+
+def cpu_name():
+    with open("/proc/cpuinfo") as info:
+        names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
+    return names[0] if names else "unknown CPU"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Served:
+    """A server under its command until the end of a with statement; {port} stands for its port."""
+
+    def __init__(self, *command):
+        self.port = free_port()
+        self.url = "http://127.0.0.1:%d" % self.port
+        self.command = [str(word).format(port=self.port) for word in command]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        while True:
+            try:
+                with urllib.request.urlopen(self.url + "/health", timeout=5):
+                    return self
+            except OSError:
+                if self.process.poll() is not None:
+                    raise SystemExit("%s ended with %d" % (self.command[0],
+                                                           self.process.returncode))
+                time.sleep(0.1)
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+
+def llama_server(program, model, slots, context, threads):
+    """Its best settings here: one cache for all slots, prompts found again in it."""
+    return Served(program, "-m", model, "--host", "127.0.0.1", "--port", "{port}", "-np", slots,
+                  "-c", slots * context, "-t", threads, "-tb", threads, "-b", 2048, "-ub", 512,
+                  "-cb", "--no-webui", "--cache-reuse", 32, "--no-warmup")
+
+
+def quire_server(model, slots, context, threads):
+    return Served(QUIRE, "serve", "-m", model, "--port", "{port}", "--max-rows", slots, "-c",
+                  context, "--kv-tokens", slots * context, "-t", threads, "-q", "--log-level",
+                  "error")
+
+
+def append(path, row):
+    """One row of raw figures."""
+    if path:
+        with open(path, "a") as raw:
+            raw.write(json.dumps({"time": time.strftime("%FT%TZ", time.gmtime()),
+                                  "cpu": cpu_name(), **row}) + "\n")
