@@ -24,6 +24,7 @@
 #include "frontend/budget.h"
 #include "frontend/engine_store.h"
 #include "frontend/interrupt.h"
+#include "frontend/version.h"
 
 #define METHOD 1u /* rows of another method are not these rows */
 
@@ -364,10 +365,11 @@ static json_t *tax_json(const struct crossover *c, const struct cross_tax *tax)
                      (int)tax_output(&c->plan), "prompt_ms", prompt, "token_ms", parts);
 }
 
-static enum rc make_tax(struct crossover *c, const char *key, struct fault *fault)
+static enum rc make_tax(struct crossover *c, uint32_t round, const char *key, struct fault *fault)
 {
     struct cross_tax tax;
-    enum rc rc = cross_tax_run(&c->rig, tax_prompt(&c->plan), tax_output(&c->plan), &tax, fault);
+    enum rc rc =
+        cross_tax_run(&c->rig, tax_prompt(&c->plan), tax_output(&c->plan), round, &tax, fault);
     if (rc == RC_OK)
         rc = cross_file_add(&c->file, "tax", key, tax_json(c, &tax), fault);
     if (rc == RC_OK && says(c))
@@ -387,10 +389,10 @@ static enum rc measure_limits(struct crossover *c, struct limits_probe *probe, s
     char key[32];
     limits_measure(&l, probe);
     snprintf(key, sizeof key, "%zu", json_array_size(c->file.rows));
-    return cross_file_add(
-        &c->file, "limits", key,
-        json_pack("{s:f, s:f}", "read_bytes_s", l.read_bytes_s, "int8_macs_s", l.int8_macs_s),
-        fault);
+    return cross_file_add(&c->file, "limits", key,
+                          json_pack("{s:f, s:f, s:s}", "read_bytes_s", l.read_bytes_s,
+                                    "int8_macs_s", l.int8_macs_s, "commit", quire_commit),
+                          fault);
 }
 
 /* Every tax and run of the plan, in its order: missing ones are made while there is time, unless
@@ -418,7 +420,7 @@ static enum rc walk_plan(struct crossover *c, bool make, struct fault *fault)
                     continue;
                 if (!in_time(c, seconds))
                     return RC_OK;
-                rc = part == 0 ? make_tax(c, key, fault) : make_run(c, &runs[i], key, fault);
+                rc = part == 0 ? make_tax(c, round, key, fault) : make_run(c, &runs[i], key, fault);
                 c->made++;
             }
             if (rc != RC_OK)

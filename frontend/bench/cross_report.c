@@ -325,6 +325,19 @@ static void print_limits(const struct report *r, const char *name, const char *t
                 low, high, high > low * 1.1 ? " (**moved: somebody else was there**)" : "");
 }
 
+/* Parts may have been measured by other builds than the first one. */
+static void print_commits(const struct report *r, const char *last)
+{
+    for (size_t i = 0; i < json_array_size(r->file->rows) && last != NULL; i++) {
+        const json_t *commit = json_object_get(json_array_get(r->file->rows, i), "commit");
+        const char *text = json_string_value(commit);
+        if (text == NULL || strcmp(text, last) == 0)
+            continue;
+        fprintf(r->out, "- commit, from row %zu on: %s\n", i + 1, text);
+        last = text;
+    }
+}
+
 static void print_value(FILE *out, const char *name, const json_t *value)
 {
     const char *text = json_string_value(value);
@@ -343,6 +356,8 @@ static void print_provenance(const struct report *r)
     fprintf(r->out, "\n## Where these figures come from\n\n");
     json_object_foreach((json_t *)(uintptr_t)json_object_get(plan, "provenance"), name, value)
         print_value(r->out, name, value);
+    print_commits(
+        r, json_string_value(json_object_get(json_object_get(plan, "provenance"), "commit")));
     print_limits(r, "read_bytes_s", "bytes read, GB/s", 1e9);
     print_limits(r, "int8_macs_s", "int8 products, G/s", 1e9);
     fprintf(

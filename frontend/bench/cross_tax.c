@@ -12,7 +12,7 @@ struct taxed {
     struct sched *sched;
     struct request *request;
     const int32_t *prompt;
-    uint32_t prompt_tokens, output_tokens;
+    uint32_t prompt_tokens, output_tokens, round;
 };
 
 /* Steps the scheduler until request has count tokens. */
@@ -59,7 +59,7 @@ static enum rc run_token(struct taxed *t, uint32_t count, double ms[TAX_RUNGS], 
     struct clock clock = clock_real();
     int32_t tokens[TAX_RUNGS];
     for (uint32_t i = 0; i < TAX_RUNGS; i++) {
-        uint32_t rung = (i + count) % TAX_RUNGS;
+        uint32_t rung = (i + count + t->round) % TAX_RUNGS;
         uint64_t begun_us = clock_now_us(&clock);
         enum rc rc = next_token(t, rung, count, &tokens[rung], fault);
         ms[rung] = (double)(clock_now_us(&clock) - begun_us) / 1e3;
@@ -95,9 +95,11 @@ static enum rc run_part(struct taxed *t, uint32_t begin, uint32_t end, double ou
 }
 
 enum rc cross_tax_run(struct cross_rig *rig, uint32_t prompt_tokens, uint32_t output_tokens,
-                      struct cross_tax *out, struct fault *fault)
+                      uint32_t round, struct cross_tax *out, struct fault *fault)
 {
-    struct taxed t = { .rig = rig, .prompt_tokens = prompt_tokens, .output_tokens = output_tokens };
+    struct taxed t = {
+        .rig = rig, .prompt_tokens = prompt_tokens, .output_tokens = output_tokens, .round = round
+    };
     struct rng rng = rng_seeded(rig->seed);
     int32_t *prompt = mem_alloc_array(prompt_tokens, sizeof *prompt);
     must(output_tokens % TAX_PARTS == 0);

@@ -17,8 +17,8 @@ struct cross_tax {
 };
 
 /* cross_tax_run - output_tokens, behind the first one: a multiple of TAX_PARTS. The order of the
- * four turns with every token. */
+ * four turns with every token, and its beginning with the round. */
 enum rc cross_tax_run(struct cross_rig *rig, uint32_t prompt_tokens, uint32_t output_tokens,
-                      struct cross_tax *out, struct fault *fault) ATTR_MUST_USE;
+                      uint32_t round, struct cross_tax *out, struct fault *fault) ATTR_MUST_USE;
 
 #endif
