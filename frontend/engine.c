@@ -133,7 +133,10 @@ static enum rc resolve_options(struct engine *e, const struct budget *b, const s
     if (o->threads > cpus->count)
         fprintf(stderr, "warning: -t %u is more than the usable CPUs (%s)\n", o->threads,
                 cpus->reason);
-    enum rc rc = resolve_rows(e, kv_bytes + file_bytes(e->gguf) > b->available_bytes, fault);
+    struct residency_needs needs = { b->available_bytes, kv_bytes, o->threads };
+    struct residency_split split; /* scratch is not known yet: it follows from the rows */
+    residency_split(&split, &needs, file_bytes(e->gguf), STREAM_EXTENT_BYTES);
+    enum rc rc = resolve_rows(e, !split.fits, fault);
     if (rc != RC_OK)
         return rc;
     enum isa isa = o->isa == 0 ? cpu_isa() : (enum isa)(o->isa - 1);

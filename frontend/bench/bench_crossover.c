@@ -435,7 +435,7 @@ static enum rc measure(struct crossover *c, struct fault *fault)
 {
     struct limits_probe probe;
     const struct engine_options *o = &c->engine->options;
-    enum rc rc = limits_open(&probe, c->engine->workers, (enum isa)(o->isa - 1), DTYPE_Q4_0);
+    enum rc rc = limits_open(&probe, c->engine->workers, (enum isa)(o->isa - 1), DTYPE_Q4_0, true);
     if (rc != RC_OK)
         return fault_set(fault, rc, "out of memory");
     rc = measure_limits(c, &probe, fault);

@@ -85,9 +85,12 @@ static size_t memory_bytes(uint32_t workers)
     return (size_t)(bytes > least ? bytes : least);
 }
 
-enum rc limits_open(struct limits_probe *p, struct workers *w, enum isa isa, enum dtype type)
+enum rc limits_open(struct limits_probe *p, struct workers *w, enum isa isa, enum dtype type,
+                    bool spare)
 {
-    *p = (struct limits_probe){ .workers = w, .clock = clock_real() };
+    *p = (struct limits_probe){ .workers = w, .clock = clock_real(), .loop = has_loop(isa) };
+    if (!spare)
+        return RC_OK;
     p->bytes = memory_bytes(workers_count(w));
     p->block = mem_alloc_raw(p->bytes + HUGE_PAGE);
     if (p->block == NULL)
@@ -95,7 +98,7 @@ enum rc limits_open(struct limits_probe *p, struct workers *w, enum isa isa, enu
     p->memory = (uint8_t *)p->block + (HUGE_PAGE - (uintptr_t)p->block % HUGE_PAGE);
     (void)madvise(p->memory, p->bytes, MADV_HUGEPAGE); /* the most that the machine gives */
     memset(p->memory, 1, p->bytes);
-    if (has_loop(isa))
+    if (p->loop)
         return RC_OK;
     struct fit_machine machine;
     enum rc rc = fit_measure_cores(&machine, w, type);
@@ -122,11 +125,15 @@ static double best_rate(struct limits_probe *p, workers_fn *fn, size_t streams)
 
 void limits_measure(struct limits *out, struct limits_probe *p)
 {
-    double one = best_rate(p, read_round, 1), eight = best_rate(p, read_round, 8);
+    double one = 0, eight = 0;
+    if (p->bytes > 0) {
+        one = best_rate(p, read_round, 1);
+        eight = best_rate(p, read_round, 8);
+    }
     out->read_bytes_s = one > eight ? one : eight;
     out->int8_macs_s = p->kernel_macs_s;
 #if defined(__x86_64__)
-    if (!limits_by_kernel(p))
+    if (p->loop && !limits_by_kernel(p))
         out->int8_macs_s = best_rate(p, multiply_round, 0);
 #endif
 }

@@ -31,13 +31,15 @@ struct limits_probe {
     struct clock clock;
     void *block;
     uint8_t *memory; /* in it, at a large page */
-    size_t bytes;
+    size_t bytes;         /* 0: nothing is read */
+    bool loop;            /* instructions whose rate stands for the products */
     double kernel_macs_s; /* > 0: stands for int8_macs_s, where no loop of instructions is known */
 };
 
-/* limits_open - isa, type: what the products will be made with, and of. */
-enum rc limits_open(struct limits_probe *p, struct workers *w, enum isa isa,
-                    enum dtype type) ATTR_MUST_USE;
+/* limits_open - isa, type: what the products will be made with, and of. spare: there is memory for
+ * the block; where weights are read from disk there is none, and read_bytes_s stays 0. */
+enum rc limits_open(struct limits_probe *p, struct workers *w, enum isa isa, enum dtype type,
+                    bool spare) ATTR_MUST_USE;
 void limits_close(struct limits_probe *p);
 
 void limits_measure(struct limits *out, struct limits_probe *p);

@@ -43,10 +43,12 @@ static enum rc figure(struct figures *out, const struct bench_row *row,
     double bytes = (double)(c->weight_bytes + c->kv_bytes) / done, macs = (double)c->macs / done;
     out->read_s = bytes / out->seconds;
     out->macs_s = macs / out->seconds;
-    double read = bytes / limits.read_bytes_s;
+    double read = limits.read_bytes_s > 0 ? bytes / limits.read_bytes_s : 0;
     double multiply = limits.int8_macs_s > 0 ? macs / limits.int8_macs_s : 0;
     out->bound = read > multiply ? "memory" : "arithmetic";
     out->fraction = (read > multiply ? read : multiply) / out->seconds;
+    if (limits.read_bytes_s == 0) /* of which only the products are known */
+        out->bound = "disk or arithmetic";
     return rc;
 }
 

@@ -301,7 +301,8 @@ enum rc bench_open(struct bench **out, struct engine *e, const struct bench_size
     enum rc rc = take_memory(b);
     if (rc == RC_OK)
         rc = limits_open(&b->limits, e->workers, exec_cpu_isa(e->exec),
-                         e->model->layers[0].gate.type);
+                         e->model->layers[0].gate.type,
+                         residency_stats(&e->weights).streamed_bytes == 0);
     if (rc != RC_OK)
         fault_set(fault, rc, "out of memory");
     if (rc == RC_OK)

@@ -188,6 +188,19 @@ def test_bench_says_what_is_read():
     equal({r["read_mode"] for r in bench()}, {"mapped"})
 
 
+def test_steps_are_wide_without_flags():
+    write("one.jsonl", json.dumps({"prompt": "abc", "max_tokens": 2}) + "\n")
+    for mem, rows, chunk in [("50M", 64, 256), ("2G", 16, 128)]:
+        batch_ = quire("batch", "-m", middle(), "-i", path("one.jsonl"), "-o",
+                       path("one-%s.jsonl" % mem), "-c", 128, "--mem", mem).stderr.decode()
+        run_ = quire("run", "-m", middle(), "-c", 128, *RUN, "--mem", mem).stderr.decode()
+        with Server("-c", 128, "--mem", mem, model=middle()) as s:
+            served = "\n".join(s.log)
+        for said, most in [(batch_, rows), (run_, 1), (served, rows)]:
+            check(", %d requests at once, chunk %d\n" % (most, chunk) in said, said)
+            check(("read in every step" in said) == (chunk == 256), said)
+
+
 def test_only_chosen_experts_are_read():
     """Of a mixture a step reads the experts that its rows chose and no other: eight rows choose
     more than one row does, and neither chooses all. The text is that of a mapped file."""
