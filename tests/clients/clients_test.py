@@ -129,6 +129,22 @@ def test_openai_completions():
     equal(stopped.choices[0].text, SAID[:SAID.index("one o'")])
 
 
+def test_openai_embeddings():
+    client = openai_client()  # asks for base64, and gives floats
+    answer = client.embeddings.create(model="talker", input=["one", "two", "one"])
+    one, two, again = [e.embedding for e in answer.data]
+    check(one == again and len(one) == len(two) and abs(sum(x * x for x in one) - 1) < 1e-4)
+    plain = client.embeddings.create(model="talker", input="one", encoding_format="float")
+    check(max(abs(a - b) for a, b in zip(plain.data[0].embedding, one)) < 1e-7)
+    equal(plain.usage.total_tokens, plain.usage.prompt_tokens)
+    error = raises(openai.BadRequestError, lambda: client.embeddings.create(
+        model="talker", input="one", dimensions=8))
+    equal(error.param, "dimensions")
+    texts = langchain_openai.OpenAIEmbeddings(model="talker", base_url=url(TALKER) + "/v1",
+                                              api_key=KEY, check_embedding_ctx_length=False)
+    check(max(abs(a - b) for a, b in zip(texts.embed_query("one"), one)) < 1e-6)
+
+
 def test_openai_tools():
     ask = dict(model="caller", messages=HI, tools=TOOLS)
     answer = openai_client(CALLER).chat.completions.create(**ask).choices[0]
