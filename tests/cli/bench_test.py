@@ -17,7 +17,7 @@ QUICK = ["-r", 1, "-q"]
 
 
 def bench(*flags, status=0):
-    return quire("bench", "-m", tiny(), *QUICK, *flags, status=status)
+    return quire("bench", "-m", tiny(), *QUICK, *flags, status=status, timeout=600)
 
 
 def rows(*flags):
@@ -168,7 +168,7 @@ def test_what_is_done_stays_when_it_is_interrupted():
                 check(p.poll() is None)
                 out += p.stdout.readline()
             p.send_signal(signal.SIGINT)
-            rest, _ = p.communicate(timeout=60)
+            rest, _ = p.communicate(timeout=600)
         finally:
             p.kill()
         equal(p.returncode, 130)
@@ -185,7 +185,7 @@ def test_an_end_before_the_first_row_is_an_empty_array():
         while b"threads" not in p.stderr.readline():
             check(p.poll() is None)
         p.send_signal(signal.SIGINT)
-        out, _ = p.communicate(timeout=60)
+        out, _ = p.communicate(timeout=600)
     finally:
         p.kill()
     equal((p.returncode, json.loads(out)), (130, []))
