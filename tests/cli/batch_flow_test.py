@@ -163,6 +163,10 @@ def test_a_job_goes_on_with_what_it_was_begun_with():
     check(b"top_k 5, now it is 6" in p.stderr, p.stderr)
     p = batch("job.jsonl", "stamp.jsonl", "--top-k", 5, "--act", "f32", status=2)
     check(b"act" in p.stderr, p.stderr)
+    for more, name in ((["--sampling-order", "llama.cpp"], b"order"), (["-n", 3], b"max_tokens"),
+                       (["-ctk", "q8_0"], b"kv_type_k"), (["--no-special"], b"special")):
+        p = batch("job.jsonl", "stamp.jsonl", "--top-k", 5, *more, status=2)
+        check(name in p.stderr, p.stderr)
     other = model("other", "--type", "Q8_0", "--seed", 2)
     os.makedirs(path("same-name"), exist_ok=True)
     os.rename(other, path("same-name/tiny.gguf"))

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from tap import Skip, check, equal, main, path, quire, read, rows, start, tiny, write
+from tap import TMP, Skip, check, equal, main, path, quire, read, rows, start, tiny, write
 
 TOKENS = 24
 
@@ -285,6 +285,51 @@ def test_zero_byte_as_a_token():
     before = read("zero-out.jsonl")
     batch("zero.jsonl", "zero-out.jsonl", "-q")  # the next start reads the row
     equal(read("zero-out.jsonl"), before)
+
+
+def feed(output, **streams):
+    """A job that reads on, with one row done."""
+    p = start("batch", "-m", tiny(), "-i", "-", "-o", output, "-q", "-c", 256,
+              stdin=subprocess.PIPE, stderr=subprocess.PIPE, **streams)
+    p.stdin.write(line("k0", prompt="x", max_tokens=2).encode() + b"\n")
+    p.stdin.flush()
+    return p
+
+
+def test_two_jobs_on_one_output():
+    p = feed(path("both.jsonl"))
+    check(wait_for_rows("both.jsonl", 1, p))
+    before = read("both.jsonl")
+    write("one.jsonl", line("k1", prompt="y", max_tokens=2) + "\n")
+    second = batch("one.jsonl", "both.jsonl", status=1)
+    check(b"is being written by another job" in second.stderr, second.stderr)
+    second = batch("one.jsonl", "both.jsonl", "--retry-errors", status=1)
+    equal(read("both.jsonl"), before)
+    p.stdin.close()
+    equal(p.wait(60), 0)
+    batch("one.jsonl", "both.jsonl", "-q")
+    equal(sorted(texts("both.jsonl")), ["k0", "k1"])
+    p.stderr.close()
+
+
+def test_a_reader_that_goes_away():
+    p = feed("-", stdout=subprocess.PIPE)
+    equal(json.loads(p.stdout.readline())["custom_id"], "k0")
+    p.stdout.close()
+    p.stdin.write(line("k1", prompt="x", max_tokens=2).encode() + b"\n")
+    p.stdin.close()
+    equal(p.wait(60), 1)
+    check(b"the output cannot be written: Broken pipe" in p.stderr.read())
+    p.stderr.close()
+
+
+def test_outputs_that_cannot_be_made():
+    write("one.jsonl", line("k1", prompt="y", max_tokens=2) + "\n")
+    for output in ("/proc/out.jsonl", path("no/such/folder.jsonl"), TMP, "/dev/full"):
+        p = quire("batch", "-m", tiny(), "-i", path("one.jsonl"), "-o", output, "-q", "-c", 256,
+                  status=None)
+        check(p.returncode in (1, 75), p.returncode, output, p.stderr)
+        equal(p.stderr.count(b"\n") <= 2, True, p.stderr)
 
 
 def test_output_of_something_else_is_refused():
