@@ -663,9 +663,9 @@ static void test_a_salt_for_each_tenant_keeps_caches_apart(void **state)
         assert_int_equal(request_cached_count(r[i]), i < 2 ? 0 : 96); /* whole blocks */
         for (uint32_t t = 0; t < 4; t++)
             assert_int_equal(request_token(r[i], t), request_token(r[0], t));
-        assert_ptr_equal(sched_next_event(g.sched, 0), r[i]);
-        sched_release(g.sched, r[i]);
     }
+    for (uint32_t i = 0; i < 4; i++)
+        sched_release(g.sched, sched_next_event(g.sched, 0));
     prompt[50] = 7; /* it leaves the others in the middle of a block */
     for (uint64_t tenant = 1; tenant <= 3; tenant++) {
         p.tenant = p.cache_salt = tenant;
