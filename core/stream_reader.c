@@ -42,12 +42,14 @@ enum verdict { SKIP, WANTED, UNKNOWN };
 static enum verdict look_at(const struct stream *s, const struct extent *e)
 {
     const struct stream_matrix *m = &s->matrices[e->matrix];
-    bool runs = s->pass == atomic_load(&s->pass_begun);
+    uint32_t begun = atomic_load(&s->pass_begun);
+    if ((int32_t)(s->pass - begun) < 0)
+        return SKIP; /* the pass is over: it went without what was not read */
     if (e->flying || atomic_load(&e->state) == EXTENT_HERE)
         return e->pinned ? SKIP : UNKNOWN; /* of the pass before: not used up yet */
     if (m->use == STREAM_ALWAYS)
         return WANTED;
-    if (!runs)
+    if (s->pass != begun)
         return UNKNOWN;
     if (m->use == STREAM_OUTPUT)
         return atomic_load(&s->pass_outputs) ? WANTED : SKIP;

@@ -264,6 +264,23 @@ static void test_stream_error_ends_one_pass(void **state)
     }
 }
 
+/* The reader need not have seen the end of a pass whose last matrices nobody wanted. */
+static void test_stream_passes_in_a_hurry(void **state)
+{
+    (void)state;
+    for (uint32_t way = STREAM_URING; way <= STREAM_MMAP; way++) {
+        struct set t;
+        set_open(&t);
+        t.config.way = (enum stream_way)way;
+        set_start(&t);
+        t.outputs = false;
+        for (uint32_t i = 0; i < 150; i++)
+            pass_well(&t);
+        assert_int_equal(t.warnings, 0);
+        set_close(&t);
+    }
+}
+
 static void test_stream_file_cut_short(void **state)
 {
     (void)state;
@@ -352,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_stream_reads_once),
         cmocka_unit_test(test_stream_faults_that_pass),
         cmocka_unit_test(test_stream_error_ends_one_pass),
+        cmocka_unit_test(test_stream_passes_in_a_hurry),
         cmocka_unit_test(test_stream_file_cut_short),
         cmocka_unit_test(test_stream_late_read_is_dropped),
         cmocka_unit_test(test_stream_refuses_twins),
