@@ -321,7 +321,7 @@ static float limit_of_min_p(const struct sampling *s, float largest, double scal
     bool first = s->order == SAMPLING_ORDER_VLLM;
     if (s->min_p <= 0.0f || (!first && (s->top_p < 1.0f || s->typical_p < 1.0f)))
         return -INFINITY;
-    double distance = -log_own((double)s->min_p) / (first ? scale : 1.0);
+    double distance = -log_own((double)s->min_p) / scale;
     return (float)((double)largest - distance * (1 + 0x1p-20) - 1e-30);
 }
 
