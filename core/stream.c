@@ -9,7 +9,7 @@
  * save more reading there. A read starts and ends on whole pages, so neighbours share one.
  * An extent is AWAY or HERE. HERE is stored after its bytes; a consumer that finds it AWAY
  * announces itself and sleeps on that word (core/README.md, rule 4). The last consumer to be done
- * makes it AWAY, frees the slot and rings the bell. Refused: a queue of slots in order, because
+ * makes it AWAY and frees the slot; it rings the bell when enough of them are free. Refused: a queue of slots in order, because
  * reads that are given up leave holes in it. */
 #include "core/stream.h"
 
@@ -454,7 +454,8 @@ atomic_uint *stream_taken(struct stream *s, uint32_t extent)
 }
 
 /* The reader looks for free slots whenever a read ends. Beside that it is woken for several of them
- * at once: each wake takes a processor from a consumer. */
+ * at once: each wake takes a processor from a consumer. It is never left asleep for good: with no
+ * read on its way all other slots hold what consumers will be done with. */
 static bool wants_bell(struct stream *s)
 {
     uint32_t free = (uint32_t)__builtin_popcountll(atomic_load(&s->slots_free));

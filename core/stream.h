@@ -113,11 +113,11 @@ void stream_rows(const struct stream *s, uint32_t extent, uint32_t *begin, uint3
 /* stream_wait - the first row of the extent, as soon as it is in memory. stream_done - this
  * consumer needs it no more, and will not take more of it. */
 const uint8_t *stream_wait(struct stream *s, uint32_t extent, uint32_t consumer);
+void stream_done(struct stream *s, uint32_t extent);
 
 /* stream_taken - counter with which the consumers share out the rows of an extent among themselves;
  * 0 again when all of them are done with it. */
 atomic_uint *stream_taken(struct stream *s, uint32_t extent);
-void stream_done(struct stream *s, uint32_t extent);
 
 struct stream_stats stream_stats(const struct stream *s);
 

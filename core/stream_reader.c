@@ -6,9 +6,9 @@
  *   issue()  a free slot, a tag, a read
  *   land()   the read has ended: HERE, or, when it is stale, the slot is free again
  *
- * It sleeps until a read has ended or the bell rings. It never reads
- * beyond the pass that follows the running one, and not into the second pass before the first one
- * has ended: a cold start reads nothing twice before it has answered.
+ * It sleeps until a read has ended or the bell rings. It never reads beyond the pass that follows
+ * the running one, and not into the second pass before the first one has ended: a cold start reads
+ * nothing twice before it has answered.
  * Rewind (after a pass that failed): what is here and not used yet is given up, what is on its way
  * becomes stale; its slot is free only when the kernel has let go of it. */
 #include <errno.h>

@@ -46,7 +46,7 @@ struct stream {
     struct extent *extents;
     uint32_t extent_count;
     uint64_t streamed_bytes; /* of all extents that are not kept */
-    char *arena; /* what is kept */
+    char *arena;             /* what is kept */
     size_t arena_bytes;
     char *slots;
     size_t slot_bytes, slots_bytes;
@@ -78,7 +78,7 @@ struct stream {
     _Atomic uint32_t warm;   /* 1: what is kept has been read */
     _Atomic uint64_t read_bytes, ring_reads, dropped_reads, busy_us;
     _Atomic uint64_t wait_us; /* of consumer 0 */
-    bool said;        /* the opener: the failure that goes on was told */
+    bool said;                /* the opener: the failure that goes on was told */
 };
 
 /* stream_reader_main - the thread. */

@@ -19,10 +19,11 @@
 struct blockfile;
 
 struct blockfile_config {
-    const char *path; /* a directory: a nameless file there; else the file itself */
+    /* A directory: a nameless file there; else the file itself. Outlives the block file. */
+    const char *path;
     uint32_t slot_count;
-    bool exact;      /* slot_count is a wish of the user: else a named file keeps its own */
-    bool plain;      /* plain calls only */
+    bool exact;        /* slot_count is a wish of the user: else a named file keeps its own */
+    bool plain;        /* plain calls only */
     struct clock wall; /* of a named file's day; {0} = clock_wall() */
     /* Told once, in words, when the first transfer has failed; may be NULL. */
     void (*on_failure)(const char *text);

@@ -40,18 +40,18 @@ struct sequence {
     uint32_t computed;
     uint32_t written_from; /* first position that this step's copy and rows write */
     struct block_table table;
-    uint32_t scored;       /* prompt positions whose logits have been delivered, when wanted */
-    uint32_t most, base;   /* computed at best; at best before this admission */
-    enum fair_class class; /* of its priority, or lower when it is late */
-    uint8_t tenant;        /* index of its account */
-    bool elder;            /* the oldest when its patience ended: before everybody, see fair.c */
-    bool gained;           /* has moved on since its admission: may be preempted again */
-    bool again;            /* was preempted: what it takes over now is not news */
+    uint32_t scored;        /* prompt positions whose logits have been delivered, when wanted */
+    uint32_t most, base;    /* computed at best; at best before this admission */
+    enum fair_class class;  /* of its priority, or lower when it is late */
+    uint8_t tenant;         /* index of its account */
+    bool elder;             /* the oldest when its patience ended: before everybody, see fair.c */
+    bool gained;            /* has moved on since its admission: may be preempted again */
+    bool again;             /* was preempted: what it takes over now is not news */
     uint64_t turn_ready_us; /* in this turn; 0 = its prompt is not done yet */
     uint64_t turn_begin_us;
-    uint64_t order;     /* arrival number: older is smaller, first come first served */
-    uint32_t turns;     /* admissions */
-    uint32_t turn_rows; /* of its prompt, computed in this turn */
+    uint64_t order;         /* arrival number: older is smaller, first come first served */
+    uint32_t turns;         /* admissions */
+    uint32_t turn_rows;     /* of its prompt, computed in this turn */
     uint64_t waits_since_us, waited_us;    /* now; before */
     uint64_t first_by_us, end_by_us;       /* UINT64_MAX: any time */
     struct request *prev, *next;           /* in the queue, by order */
