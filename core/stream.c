@@ -9,8 +9,8 @@
  * save more reading there. A read starts and ends on whole pages, so neighbours share one.
  * An extent is AWAY or HERE. HERE is stored after its bytes; a consumer that finds it AWAY
  * announces itself and sleeps on that word (core/README.md, rule 4). The last consumer to be done
- * makes it AWAY and frees the slot; it rings the bell when enough of them are free. Refused: a queue of slots in order, because
- * reads that are given up leave holes in it. */
+ * makes it AWAY and frees the slot; it rings the bell when enough of them are free. Refused: a
+ * queue of slots in order, because reads that are given up leave holes in it. */
 #include "core/stream.h"
 
 #include <errno.h>
