@@ -180,28 +180,33 @@ static json_t *plan_json(struct crossover *c, const struct provenance_words *wor
                      provenance_new(c->engine, words));
 }
 
-static void take_plan(struct crossover *c, const json_t *row)
+/* The engine was sized for texts of at most their full length. */
+static enum rc take_plan(struct crossover *c, const json_t *row, struct fault *fault)
 {
     const json_t *s = json_object_get(row, "speeds");
+    json_int_t rounds = json_integer_value(json_object_get(row, "rounds"));
     struct cross_shape shape = shape_of(c->o);
     c->speeds.prompt_s = json_number_value(json_object_get(s, "prompt"));
     c->speeds.one_s = json_number_value(json_object_get(s, "one"));
     c->speeds.many_s = json_number_value(json_object_get(s, "many"));
     shape.scale = json_number_value(json_object_get(row, "scale"));
+    if (!(shape.scale > 0 && shape.scale <= 1) || rounds < 1 || rounds > CROSS_PLAN_ROUNDS_MAX ||
+        !(c->speeds.prompt_s > 0 && c->speeds.one_s > 0 && c->speeds.many_s > 0))
+        return fault_set(fault, RC_CORRUPT, "%.150s/results.jsonl: the row of the plan is damaged",
+                         c->o->dir);
     if (c->o->rounds == 0)
-        shape.rounds = (uint32_t)json_integer_value(json_object_get(row, "rounds"));
+        shape.rounds = (uint32_t)rounds;
     cross_plan_open(&c->plan, &shape);
     c->plan.seconds = json_number_value(json_object_get(row, "seconds"));
+    return RC_OK;
 }
 
 static enum rc make_plan(struct crossover *c, const struct provenance_words *words,
                          struct fault *fault)
 {
     const json_t *row = cross_file_find(&c->file, "plan", "plan");
-    if (row != NULL) {
-        take_plan(c, row);
-        return RC_OK;
-    }
+    if (row != NULL)
+        return take_plan(c, row, fault);
     uint32_t minutes = c->o->minutes > 0 ? c->o->minutes : c->o->quick ? 30 : 120;
     enum rc rc = measure_speeds(c, fault); /* the first time is for the caches */
     if (rc == RC_OK)

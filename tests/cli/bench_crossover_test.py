@@ -92,6 +92,18 @@ def test_other_texts_are_an_error():
     check(all(row["key"] != gone["key"] for row in runs(rows("other/results.jsonl"))))
 
 
+def test_a_damaged_plan_is_an_error():
+    whole()
+    lines = read("whole/results.jsonl").decode().splitlines()
+    plan = json.loads(lines[0])
+    os.makedirs(path("damaged"), exist_ok=True)
+    for field, value in (("scale", 3.0), ("scale", -1.0), ("rounds", 1000000), ("speeds", {})):
+        bad = [json.dumps({**plan, field: value})] + lines[1:]
+        write("damaged/results.jsonl", "\n".join(bad) + "\n")
+        p = crossover("damaged", status=None)
+        check(b"the row of the plan is damaged" in p.stderr, field, p.returncode, p.stderr)
+
+
 def test_report_has_everything():
     whole()
     text = read("whole/report.md").decode()
