@@ -127,14 +127,16 @@ static enum rc open_line(struct batch_job *b, struct batch_line *line, struct ap
     bool chat = row->dialect != &dialect_completions;
     json_t *fields = chat ? w->chat : row->bare ? w->bare : w->line;
     json_t *body = json_copy(row->body);
-    if (x == NULL || body == NULL ||
-        fill(body, row->dialect != &dialect_embeddings ? fields : NULL) != 0 ||
-        json_append(&x->request, json_incref(body)) != RC_OK) {
-        json_decref(body);
+    bool failed = x == NULL || body == NULL ||
+                  fill(body, row->dialect != &dialect_embeddings ? fields : NULL) != 0 ||
+                  json_append(&x->request, json_incref(body)) != RC_OK;
+    json_decref(body);
+    if (failed) {
+        if (x != NULL)
+            text_close(&x->request);
         mem_free(x);
         return api_error_set(error, 500, "out_of_memory", NULL, "out of memory");
     }
-    json_decref(body);
     x->client.fd = -1;
     line->work = x;
     line->head = x->request.data;
