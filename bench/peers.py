@@ -24,6 +24,16 @@ def free_port():
         return s.getsockname()[1]
 
 
+def named(command, words, known):
+    """[(name, program)] of the words of --peer."""
+    pairs = [word.partition("=")[::2] for word in words]
+    for name, program in pairs:
+        if name not in known or not program:
+            raise SystemExit("%s: --peer NAME=PROGRAM, where NAME is %s"
+                             % (command, " or ".join(known)))
+    return pairs
+
+
 class Served:
     """A server under its command until the end of a with statement; {port} stands for its port."""
 
