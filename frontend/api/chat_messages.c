@@ -357,7 +357,12 @@ static void append_message(struct work *w, json_t *in)
         refuse(w, json_is_object(in) ? ".role must be a text" : " must be an object");
         return;
     }
-    json_t *message = json_copy(in), *text = content_text(w, json_object_get(in, "content"));
+    json_t *content = json_object_get(in, "content");
+    if (is_text(role, "user") && (content == NULL || json_is_null(content))) {
+        refuse(w, ".content is missing");
+        return;
+    }
+    json_t *message = json_copy(in), *text = content_text(w, content);
     if (message == NULL || text == NULL) {
         lack_memory(w);
         json_decref(message);

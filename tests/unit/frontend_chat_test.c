@@ -304,6 +304,7 @@ static void test_what_is_refused(void **state)
         { "{}", "messages", "messages is missing" },
         { "{\"messages\": []}", "messages", "messages" },
         { "{\"messages\": \"hi\"}", "messages", "messages" },
+        { "{\"messages\": [{\"role\": \"user\"}]}", "messages", "messages[0].content is missing" },
         { "{" HI ", \"max_tokens\": \"4\"}", "max_tokens", "a whole number" },
         { "{" HI ", \"top_logprobs\": 3}", "top_logprobs", "needs logprobs" },
         { "{" HI ", \"logprobs\": 3}", "logprobs", "true or false" },
