@@ -88,8 +88,8 @@ bool http_conn_flush(struct conn *c)
     c->out.len = c->out_sent = 0;
     if (c->out.capacity > KEEP_BYTES)
         text_close(&c->out);
-    if (c->state == CONN_LAST && !c->shut) {
-        c->shut = true;
+    if (c->state == CONN_LAST && c->shut_us == 0) {
+        c->shut_us = server_now_us(c->server);
         if (shutdown(c->fd, SHUT_WR) != 0) {
             server_conn_close(c);
             return false;

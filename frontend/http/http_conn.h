@@ -63,11 +63,11 @@ struct conn {
     struct conn_request request;
     struct call *call; /* what answers the request, when it is not answered at once */
     uint64_t moved_us; /* when bytes last went either way */
+    uint64_t shut_us;  /* when we said that we send no more, else 0 */
     uint64_t dropped;  /* bytes read in CONN_LAST */
     const char *allow; /* methods for the reply that is about to be made, or NULL */
     bool chunked;      /* the reply that is being sent is */
     bool half_closed;  /* the client sends no more */
-    bool shut;         /* and we do not */
     char peer[48];     /* address, for log lines */
 };
 

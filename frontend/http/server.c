@@ -34,8 +34,9 @@
 #define EVENTS_MAX 256
 #define TICK_MS 1000
 #define TICK_US 1000000u
-#define LINGER_US 2000000u /* after the last reply, for the client to close */
-#define LISTENER_MARK 1u   /* tags of epoll data that is no connection */
+#define LINGER_US 2000000u       /* after the last reply without a byte, for the client to close */
+#define LINGER_MOST_US 30000000u /* after the last reply, whatever still comes */
+#define LISTENER_MARK 1u         /* tags of epoll data that is no connection */
 
 void server_wake(void *ctx)
 {
@@ -249,7 +250,7 @@ static void tick_conn(struct conn *c, uint64_t now)
             server_conn_close(c);
         }
     } else if (c->state == CONN_LAST) {
-        if (still > LINGER_US)
+        if (still > LINGER_US || (c->shut_us > 0 && now > c->shut_us + LINGER_MOST_US))
             server_conn_close(c);
     } else if (c->state == CONN_HEAD && c->in.len == 0) {
         if (still > o->idle_s * second || c->server->draining)
