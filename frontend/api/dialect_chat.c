@@ -263,6 +263,8 @@ static enum rc put_calls(struct chat_job *c, uint32_t k, struct text *out)
             sent->arguments = 0;
             if (rc == RC_OK)
                 rc = put_delta(c, k, json_pack("{s:[o]}", "tool_calls", head), NULL, out);
+            else
+                json_decref(head);
         }
         if (rc != RC_OK || arguments->len == sent->arguments)
             continue;
