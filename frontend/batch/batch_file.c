@@ -229,9 +229,26 @@ enum rc batch_file_open(struct batch_file *f, const char *path, const char *flag
         rc = scan_rows(f, path, fault);
     if (rc == RC_OK && ftruncate(f->fd, (off_t)f->bytes) != 0)
         rc = fault_set_errno(fault, RC_IO, "%s %.100s cannot be cut to its last row", flag, path);
-    if (rc != RC_OK)
+    if (rc == RC_OK)
+        batch_file_keep_name(path);
+    else
         batch_file_close(f);
     return rc;
+}
+
+void batch_file_keep_name(const char *path)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    size_t len = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    int n = snprintf(folder, sizeof folder, "%.*s", (int)len, path);
+    if (n < 0 || (size_t)n >= sizeof folder)
+        return;
+    int fd = open(n == 0 ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)fsync(fd);
+    close(fd);
 }
 
 static int append_dump(const char *bytes, size_t len, void *ctx)
@@ -348,7 +365,9 @@ enum rc batch_file_take_failed(const char *path, const char *flag, struct key_se
     fclose(out);
     if (rc == RC_OK && rename(part, path) != 0)
         rc = fault_set_errno(fault, RC_IO, "%s %.100s cannot be replaced", flag, path);
-    if (rc != RC_OK)
+    if (rc == RC_OK)
+        batch_file_keep_name(path);
+    else
         unlink(part);
     return rc;
 }

@@ -64,6 +64,10 @@ enum rc batch_file_put(struct batch_file *f, json_t *row, struct fault *fault) A
 enum rc batch_file_sync(struct batch_file *f, uint64_t now_us, uint64_t interval_us,
                         struct fault *fault) ATTR_MUST_USE;
 
+/* batch_file_keep_name - writes the folder of a new file, whose name a power loss could take. File
+ * systems without that go without. */
+void batch_file_keep_name(const char *path);
+
 void batch_file_close(struct batch_file *f);
 
 #endif

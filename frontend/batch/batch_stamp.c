@@ -64,8 +64,10 @@ static enum rc write_whole(struct batch_job *b, const char *path)
                fsync(fileno(out)) != 0;
     if (out != NULL)
         fclose(out);
-    if (!bad && rename(part, path) == 0)
+    if (!bad && rename(part, path) == 0) {
+        batch_file_keep_name(path);
         return RC_OK;
+    }
     enum rc rc = fault_set_errno(&b->fault, RC_IO, "%.100s cannot be written", path);
     unlink(part);
     return rc;
