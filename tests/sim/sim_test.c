@@ -10,7 +10,7 @@
 #include "tests/sim/sim.h"
 
 #define STEPS_A_SEED 3000u
-#define SUITE_SECONDS 12.0
+#define SUITE_SECONDS 15.0
 #define EVENTS_SHOWN 100000u
 #define LOG_STEPS 12u
 
