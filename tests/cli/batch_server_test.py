@@ -187,7 +187,7 @@ def test_keys():
     equal(len(by_line("key-out.jsonl")), 1)
 
 
-class Stub(http.server.BaseHTTPRequestHandler):
+class Scripted(http.server.BaseHTTPRequestHandler):
     """A server of any behaviour: answers[path] is a list of (status, fields, body), the last one
     for ever."""
     answers, seen = {}, []
@@ -195,8 +195,8 @@ class Stub(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.seen.append((self.path, dict(self.headers), json.loads(body)))
-        todo = self.answers[self.path]
-        status, fields, answer = todo.pop(0) if len(todo) > 1 else todo[0]
+        left = self.answers[self.path]
+        status, fields, answer = left.pop(0) if len(left) > 1 else left[0]
         if status is None:
             return
         self.send_response(status)
@@ -209,12 +209,12 @@ class Stub(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def with_stub(answers, *flags, status=0):
-    Stub.seen = []
-    basis = {"model": {"model": "stub", "ctx_size": 64, "special": True}, "defaults": {},
+def with_script(answers, *flags, status=0):
+    Scripted.seen = []
+    basis = {"model": {"model": "scripted", "ctx_size": 64, "special": True}, "defaults": {},
              "chat_defaults": {}, "rows": 1, "vocab_count": 100}
-    Stub.answers = {"/basis": [(200, {}, json.dumps(basis))], **answers}
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stub) as s:
+    Scripted.answers = {"/basis": [(200, {}, json.dumps(basis))], **answers}
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Scripted) as s:
         threading.Thread(target=s.serve_forever, daemon=True).start()
         p = quire("batch", "--server", "http://127.0.0.1:%d/" % s.server_address[1], "-i", "-",
                   "-o", "-", *flags, stdin=b'{"prompt": "x", "seed": 9}\n', status=status)
@@ -226,9 +226,9 @@ GOOD = (200, {}, json.dumps({"choices": [], "usage": {"prompt_tokens": 1}}))
 
 
 def test_what_is_sent():
-    p = with_stub({"/v1/completions": [GOOD]}, "--api-key", "k", "--temp", 0.5)
+    p = with_script({"/v1/completions": [GOOD]}, "--api-key", "k", "--temp", 0.5)
     equal(json.loads(p.stdout)["response"]["body"], json.loads(GOOD[2]))
-    _, fields, body = Stub.seen[1]
+    _, fields, body = Scripted.seen[1]
     equal((fields["X-Quire-Class"], fields["Authorization"], fields["X-Request-Id"]),
           ("spare", "Bearer k", "req_1"))
     equal((body["prompt"], body["seed"], body["temperature"], body["max_tokens"]),
@@ -238,22 +238,22 @@ def test_what_is_sent():
 def test_busy_and_loading_servers_are_waited_for():
     later = [(503, {"Retry-After": "1"}, "{}"), (429, {"Retry-After": "1"}, "{}"),
              (502, {"Retry-After": "soon"}, "<html>")]
-    p = with_stub({"/v1/completions": later + [GOOD]})
+    p = with_script({"/v1/completions": later + [GOOD]})
     equal(p.stdout.count(b"\n"), 1)
-    equal(len(Stub.seen), 5)
+    equal(len(Scripted.seen), 5)
     check(p.stderr.count(b"the server is busy (status 503)") == 1, p.stderr)
     basis = json.dumps({"model": {"special": True, "ctx_size": 9}, "defaults": {},
                         "chat_defaults": {}, "rows": 1, "vocab_count": 9})
-    with_stub({"/v1/completions": [GOOD], "/basis": [later[0], (200, {}, basis)]})
+    with_script({"/v1/completions": [GOOD], "/basis": [later[0], (200, {}, basis)]})
 
 
 def test_odd_servers_end_the_job_and_not_a_row():
     for answer, status in (((None, {}, ""), 75), ((200, {}, "no JSON"), 75), ((200, {}, "[]"), 75),
                            ((401, {}, "{}"), 75), ((200, {"Content-Length": "9"}, "{}"), 75)):
-        p = with_stub({"/v1/completions": [answer]}, status=status)
+        p = with_script({"/v1/completions": [answer]}, status=status)
         equal(p.stdout, b"", answer)
     for answer in ((404, {}, "{}"), (200, {}, "{}"), (200, {}, '{"model": 1}')):
-        p = with_stub({"/basis": [answer]}, status=2)
+        p = with_script({"/basis": [answer]}, status=2)
         check(b"is no quire server" in p.stderr, p.stderr)
     for url in ("unix:", "ftp://x", "http://"):
         online(url, "key.jsonl", "odd.jsonl", status=2)
@@ -264,7 +264,7 @@ def test_odd_servers_end_the_job_and_not_a_row():
 def test_a_failure_of_the_server_is_a_row():
     body = {"error": {"message": "broken", "type": "server_error", "code": "server_error",
                       "param": None}}
-    p = with_stub({"/v1/completions": [(500, {}, json.dumps(body))]}, status=5)
+    p = with_script({"/v1/completions": [(500, {}, json.dumps(body))]}, status=5)
     row = json.loads(p.stdout)
     equal((row["response"]["status_code"], row["response"]["body"], row["error"]),
           (500, body, {"code": "server_error", "message": "broken"}))

@@ -46,6 +46,23 @@ static struct request *submit(struct sched *s, uint32_t count, uint32_t max_toke
     return r;
 }
 
+/* A scheduler over the disk d, and its pool. */
+static struct sched *open_beside(struct disk *d, const struct executor_limits *limits,
+                                 const struct sched_config *c, struct kvpool **pool)
+{
+    struct sched *s;
+    assert_int_equal(symbolic_open(&d->symbolic, 256, limits), RC_OK);
+    d->symbolic.now_us = &d->now_us;
+    d->inner = symbolic_executor(&d->symbolic);
+    struct executor outer = d->inner;
+    outer.ctx = d;
+    outer.run = run;
+    outer.pace = d->read_us > 0 ? pace : NULL;
+    assert_int_equal(kvpool_open(pool, 256, 0, NULL), RC_OK);
+    assert_int_equal(sched_open(&s, c, *pool, outer, clock_virtual(&d->now_us), NULL), RC_OK);
+    return s;
+}
+
 /* Steps until a prompt of 3,500 tokens is done beside somebody who decodes. */
 static uint32_t steps_of_a_prompt(uint64_t read_us, uint64_t *longest_us)
 {
@@ -59,16 +76,7 @@ static uint32_t steps_of_a_prompt(uint64_t read_us, uint64_t *longest_us)
                               .itl_us = 5000,
                               .requests_max = 8 };
     struct kvpool *pool;
-    struct sched *s;
-    assert_int_equal(symbolic_open(&d.symbolic, 256, &limits), RC_OK);
-    d.symbolic.now_us = &d.now_us;
-    d.inner = symbolic_executor(&d.symbolic);
-    struct executor outer = d.inner;
-    outer.ctx = &d;
-    outer.run = run;
-    outer.pace = read_us > 0 ? pace : NULL;
-    assert_int_equal(kvpool_open(&pool, 256, 0, NULL), RC_OK);
-    assert_int_equal(sched_open(&s, &c, pool, outer, clock_virtual(&d.now_us), NULL), RC_OK);
+    struct sched *s = open_beside(&d, &limits, &c, &pool);
     (void)submit(s, 10, 400);
     for (uint32_t i = 0; i < 20; i++)
         assert_true(sched_step(s));
@@ -113,16 +121,7 @@ static uint32_t most_running(uint64_t read_us)
                               .no_prefix_cache = true,
                               .requests_max = 64 };
     struct kvpool *pool;
-    struct sched *s;
-    assert_int_equal(symbolic_open(&d.symbolic, 256, &limits), RC_OK);
-    d.symbolic.now_us = &d.now_us;
-    d.inner = symbolic_executor(&d.symbolic);
-    struct executor outer = d.inner;
-    outer.ctx = &d;
-    outer.run = run;
-    outer.pace = read_us > 0 ? pace : NULL;
-    assert_int_equal(kvpool_open(&pool, 256, 0, NULL), RC_OK);
-    assert_int_equal(sched_open(&s, &c, pool, outer, clock_virtual(&d.now_us), NULL), RC_OK);
+    struct sched *s = open_beside(&d, &limits, &c, &pool);
     for (uint32_t i = 0; i < 40; i++)
         (void)submit(s, 20, 100);
     uint32_t most = 0, running;
