@@ -360,14 +360,19 @@ static enum rc make_run(struct crossover *c, const struct cross_run *run, const 
 static json_t *tax_json(const struct crossover *c, const struct cross_tax *tax)
 {
     json_t *prompt = json_array(), *parts = json_array();
+    int bad = 0;
     for (uint32_t i = 0; i < TAX_RUNGS; i++)
-        (void)!json_array_append_new(prompt, json_real(tax->prompt_ms[i]));
+        bad |= json_array_append_new(prompt, json_real(tax->prompt_ms[i]));
     for (uint32_t p = 0; p < TAX_PARTS; p++)
-        (void)!json_array_append_new(parts, json_pack("[f, f, f, f]", tax->token_ms[p][0],
+        bad |= json_array_append_new(parts, json_pack("[f, f, f, f]", tax->token_ms[p][0],
                                                       tax->token_ms[p][1], tax->token_ms[p][2],
                                                       tax->token_ms[p][3]));
-    return json_pack("{s:i, s:i, s:o, s:o}", "prompt", (int)tax_prompt(&c->plan), "output",
-                     (int)tax_output(&c->plan), "prompt_ms", prompt, "token_ms", parts);
+    json_t *out = json_pack("{s:i, s:i, s:o, s:o}", "prompt", (int)tax_prompt(&c->plan), "output",
+                            (int)tax_output(&c->plan), "prompt_ms", prompt, "token_ms", parts);
+    if (bad == 0)
+        return out;
+    json_decref(out);
+    return NULL;
 }
 
 static enum rc make_tax(struct crossover *c, uint32_t round, const char *key, struct fault *fault)

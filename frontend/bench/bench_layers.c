@@ -48,33 +48,50 @@ static uint64_t rest_us(const struct laps *l, const struct model *m)
 
 /* ---- JSON ---- */
 
+/* A row that memory lacked for is none: NULL. */
+static json_t *whole(json_t *made, int bad)
+{
+    if (bad == 0)
+        return made;
+    json_decref(made);
+    return NULL;
+}
+
+static json_t *layer_json(const struct laps *l, const struct model *m, uint32_t layer)
+{
+    json_t *row = json_object();
+    int bad = 0;
+    for (uint32_t stage = 0; stage < LAP_COUNT; stage++)
+        if (has_stage(m, layer, stage))
+            bad |= json_object_set_new(row, laps_name((enum lap)stage),
+                                       json_real(mean_us(l, l->us[layer][stage])));
+    return whole(row, bad);
+}
+
 static json_t *phase_json(const struct laps *l, const struct model *m)
 {
     json_t *layers = json_array(), *stages = json_object();
-    for (uint32_t i = 0; i <= m->layer_count; i++) {
-        json_t *row = json_object();
-        for (uint32_t stage = 0; stage < LAP_COUNT; stage++)
-            if (has_stage(m, i, stage))
-                json_object_set_new(row, laps_name((enum lap)stage),
-                                    json_real(mean_us(l, l->us[i][stage])));
-        json_array_append_new(layers, row);
-    }
+    int bad = 0;
+    for (uint32_t i = 0; i <= m->layer_count; i++)
+        bad |= json_array_append_new(layers, layer_json(l, m, i));
     for (uint32_t stage = 0; stage < LAP_COUNT; stage++)
-        json_object_set_new(stages, laps_name((enum lap)stage),
-                            json_real(mean_us(l, stage_us(l, m, stage))));
-    return json_pack("{s:I, s:f, s:f, s:o, s:o}", "steps", (json_int_t)l->steps, "step_us",
-                     mean_us(l, l->steps_us), "rest_us", mean_us(l, rest_us(l, m)), "stages_us",
-                     stages, "layers_us", layers);
+        bad |= json_object_set_new(stages, laps_name((enum lap)stage),
+                                   json_real(mean_us(l, stage_us(l, m, stage))));
+    json_t *out = json_pack("{s:I, s:f, s:f, s:o, s:o}", "steps", (json_int_t)l->steps, "step_us",
+                            mean_us(l, l->steps_us), "rest_us", mean_us(l, rest_us(l, m)),
+                            "stages_us", stages, "layers_us", layers);
+    return whole(out, bad);
 }
 
 json_t *bench_layers_json(const struct bench_row *row, const struct model *m)
 {
     json_t *out = json_object();
+    int bad = 0;
     if (row->prompt.laps.steps > 0)
-        json_object_set_new(out, "pp", phase_json(&row->prompt.laps, m));
+        bad |= json_object_set_new(out, "pp", phase_json(&row->prompt.laps, m));
     if (row->output.laps.steps > 0)
-        json_object_set_new(out, "tg", phase_json(&row->output.laps, m));
-    return out;
+        bad |= json_object_set_new(out, "tg", phase_json(&row->output.laps, m));
+    return whole(out, bad);
 }
 
 /* ---- tables ---- */

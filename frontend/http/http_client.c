@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +17,9 @@
 
 #define HEAD_BYTES_MAX (64u << 10)
 #define READ_BYTES (16u << 10)
+
+/* Seconds without a word, between asking whether the other machine is there, and questions. */
+enum { ALIVE_IDLE_S = 30, ALIVE_EVERY_S = 10, ALIVE_QUESTIONS = 6 };
 
 /* Where in a chunked body the next byte is. */
 enum chunk_step { CHUNK_SIZE, CHUNK_SIZE_REST, CHUNK_DATA, CHUNK_DATA_END, CHUNK_TRAILER };
@@ -79,6 +84,22 @@ static enum http_state fail(struct http_client *c, const char *what)
     return c->state = HTTP_FAILED;
 }
 
+/* An answer may take hours, but a machine that is gone (power, cable) must be noticed: the kernel
+ * asks in silence, and no answer ends the connection with ETIMEDOUT after a minute and a half. */
+static void ask_whether_alive(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } set[] = {
+        { SOL_SOCKET, SO_KEEPALIVE, 1 },
+        { IPPROTO_TCP, TCP_KEEPIDLE, ALIVE_IDLE_S },
+        { IPPROTO_TCP, TCP_KEEPINTVL, ALIVE_EVERY_S },
+        { IPPROTO_TCP, TCP_KEEPCNT, ALIVE_QUESTIONS },
+    };
+    for (size_t i = 0; i < sizeof set / sizeof set[0]; i++)
+        (void)setsockopt(fd, set[i].level, set[i].name, &set[i].value, sizeof set[i].value);
+}
+
 void http_client_post(struct http_client *c, const struct http_url *url, const char *target,
                       const char *headers, const char *body, size_t body_len, http_body_fn *take,
                       void *ctx)
@@ -99,6 +120,8 @@ void http_client_post(struct http_client *c, const struct http_url *url, const c
         return;
     }
     c->fd = socket(url->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (c->fd >= 0 && url->address.ss_family != AF_UNIX)
+        ask_whether_alive(c->fd);
     if (c->fd < 0 ||
         (connect(c->fd, (const struct sockaddr *)&url->address, url->address_bytes) != 0 &&
          errno != EINPROGRESS))
