@@ -10,6 +10,7 @@ import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 QUIRE = os.path.join(ROOT, "build", "quire")
+START_SECONDS = 600  # some compile before they serve
 
 
 def cpu_name():
@@ -24,27 +25,33 @@ def free_port():
         return s.getsockname()[1]
 
 
-def named(command, words, known):
-    """[(name, program)] of the words of --peer."""
+def named(command, words, known=()):
+    """[(name, program)] of the words of --peer; any name where none is known."""
     pairs = [word.partition("=")[::2] for word in words]
     for name, program in pairs:
-        if name not in known or not program:
-            raise SystemExit("%s: --peer NAME=PROGRAM, where NAME is %s"
-                             % (command, " or ".join(known)))
+        if not name or not program or known and name not in known:
+            raise SystemExit("%s: --peer %s: NAME=PROGRAM is meant%s"
+                             % (command, name, known and ", NAME one of " + ", ".join(known)))
     return pairs
 
 
 class Served:
-    """A server under its command until the end of a with statement; {port} stands for its port."""
+    """A server under its command, of whose words {port} and the given values are put in, from when
+    its /health says that it is ready to the end of a with statement."""
 
-    def __init__(self, *command):
+    def __init__(self, *command, **values):
         self.port = free_port()
         self.url = "http://127.0.0.1:%d" % self.port
-        self.command = [str(word).format(port=self.port) for word in command]
+        try:
+            self.command = [str(word).format(port=self.port, **values) for word in command]
+        except (KeyError, IndexError, ValueError) as wrong:
+            raise SystemExit("%s: what stands in braces is port, %s: %s"
+                             % (command[0], ", ".join(values), wrong)) from wrong
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
+        latest = time.monotonic() + START_SECONDS
         while True:
             try:
                 with urllib.request.urlopen(self.url + "/health", timeout=5):
@@ -53,6 +60,10 @@ class Served:
                 if self.process.poll() is not None:
                     raise SystemExit("%s ended with %d" % (self.command[0],
                                                            self.process.returncode))
+                if time.monotonic() > latest:
+                    self.__exit__()
+                    raise SystemExit("%s is not ready after %d s" % (self.command[0],
+                                                                     START_SECONDS))
                 time.sleep(0.1)
 
     def __exit__(self, *_):

@@ -2,11 +2,16 @@
 # SPDX-License-Identifier: MIT
 """quire bench serve, against a server whose every answer is known."""
 import json
+import os
 import socketserver
+import sys
 import threading
 import time
 
-from tap import check, equal, main, path, quire
+from tap import QUIRE, ROOT, check, equal, main, path, quire, tiny
+
+sys.path.append(os.path.join(ROOT, "bench"))
+import peers  # what is measured beside quire is started by the same lines
 
 
 class Answers(socketserver.StreamRequestHandler):
@@ -24,19 +29,17 @@ class Answers(socketserver.StreamRequestHandler):
             self.server.now += 1
             self.server.most = max(self.server.most, self.server.now)
             number = len(self.server.asked)
-        try:
-            self.answer(body, number)
-        finally:
-            with self.server.lock:
-                self.server.now -= 1
+        last = self.answer(body, number)
+        with self.server.lock:
+            self.server.now -= 1  # before the client can know and ask again
+        self.wfile.write(last)
 
     def answer(self, body, number):
+        """Writes all but the last piece, which it returns."""
         if number in self.server.fails:
-            self.wfile.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy")
-            return
+            return b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
         if number in self.server.cuts:
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nda")
-            return
+            return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nda"
         self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                          b"Transfer-Encoding: chunked\r\n\r\n")
         prompt = body.get("prompt") or body["messages"][0]["content"]
@@ -47,7 +50,7 @@ class Answers(socketserver.StreamRequestHandler):
         self.event({"choices": [], "usage": {"prompt_tokens": 2 * len(prompt.split()),
                                              "completion_tokens": 3}})
         self.chunk(b"data: [DONE]\n\n")
-        self.wfile.write(b"0\r\n\r\n")
+        return b"0\r\n\r\n"
 
     def event(self, data, cut=0):
         text = b"data: " + json.dumps(data).encode() + b"\n\n"
@@ -135,6 +138,33 @@ def test_open_loop_arrives_at_its_rate():
         equal((row["requests"], row["failed"]), (40, 0))
         check(row["seconds"] > 0.05, row)  # 40 arrivals at 200 a second need about 0.2
     with_server(test)
+
+
+def test_a_peer_is_a_command():
+    with peers.Served(QUIRE, "serve", "-m", "{model}", "--port", "{port}", model=tiny()) as server:
+        row = json.loads(bench(server.url, "--users", 1, "--requests", 2, "--prompt-tokens", 20,
+                               "--new-tokens", 3, "-o", "jsonl").stdout)
+        equal((row["requests"], row["failed"]), (2, 0))
+    check(server.process.poll() is not None)
+
+
+def refused(start):
+    try:
+        start()
+    except SystemExit as said:
+        return str(said)
+    raise AssertionError("not refused")
+
+
+def test_peers_that_cannot_be():
+    said = refused(lambda: peers.Served("server", "{prt}", model="m"))
+    check("server: what stands in braces is port, model" in said and "prt" in said, said)
+    said = refused(peers.Served(QUIRE, "serve", "-m", path("none"), "--port", "{port}").__enter__)
+    check(said.startswith(QUIRE + " ended with "), said)
+    said = refused(lambda: peers.named("serving", ["llama-server"]))
+    check("NAME=PROGRAM is meant" in said, said)
+    said = refused(lambda: peers.named("offline", ["a=b"], ("c", "d")))
+    check("a: NAME=PROGRAM is meant, NAME one of c, d" in said, said)
 
 
 def test_a_server_that_is_not_there():
