@@ -13,6 +13,7 @@
 #include "core/str.h"
 
 #define VARIABLES_MAX 64u
+#define PROBES_MAX 16u /* renders of a template that is opened */
 #define TAIL_MAX 1024u /* bytes that a template may write behind the last turn's text */
 #define KWARGS_MAX (VARIABLES_MAX - 12u)
 
@@ -327,7 +328,7 @@ static void probe_ids(struct chat_template *t)
     t->caps.short_ids = !try_shows(t, p, "CallMark");
 }
 
-static void probe(struct chat_template *t, struct fault *warning)
+static void probe_all(struct chat_template *t, struct fault *warning)
 {
     t->caps = (struct chat_caps){ 0 };
     probe_plain(t, warning);
@@ -345,6 +346,15 @@ static void probe(struct chat_template *t, struct fault *warning)
         try_shows(t, (struct probe){ .messages = "[" USER "]", .tools = TOOLS }, "ToolMark");
     probe_calls(t);
     probe_ids(t);
+}
+
+/* All probes together take no longer than one render may: they are small conversations. */
+static void probe(struct chat_template *t, struct fault *warning)
+{
+    uint64_t steps = t->options.limits.steps;
+    t->options.limits.steps = steps / PROBES_MAX;
+    probe_all(t, warning);
+    t->options.limits.steps = steps;
 }
 
 /* --- opening --- */

@@ -216,5 +216,5 @@ bool jinja_put_case(struct jinja_run *r, struct jinja_builder *b, const struct j
             if (!jinja_put_code(r, b, codes[k], jinja_user_at(t, i)))
                 return false;
     }
-    return jinja_spend(r, (end - begin) / 4);
+    return jinja_spend(r, end - begin);
 }

@@ -487,6 +487,8 @@ static bool filter_round(CALL)
     } else if (jinja_as_int(&whole, c->in) && precision >= 0) {
         *out = jinja_int(whole);
     } else {
+        if (!jinja_spend(r, 4 * JINJA_DECIMAL_STEPS)) /* to 300 digits and back */
+            return false;
         d = round_decimal(d, precision);
         *out = c->in.kind == JINJA_FLOAT || fabs(d) > 9e18 ? jinja_float(d) : jinja_int((int64_t)d);
     }
@@ -516,7 +518,8 @@ static bool filter_filesize(CALL)
         snprintf(text, sizeof text, "%.1f %c%sB", bytes / unit, prefix, binary ? "i" : "");
     }
     struct jinja_builder b = { 0 };
-    return jinja_put_word(r, &b, text, false) && jinja_built(r, out, &b);
+    return jinja_spend(r, 4 * JINJA_DECIMAL_STEPS) && jinja_put_word(r, &b, text, false) &&
+           jinja_built(r, out, &b);
 }
 
 /* --- any value --- */

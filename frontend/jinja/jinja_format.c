@@ -185,7 +185,8 @@ static bool put_float(struct jinja_run *r, struct jinja_builder *b, double d, co
         float_plain(digits, sizeof digits, magnitude, s);
     else
         float_digits(digits, sizeof digits, magnitude, s);
-    return put_padded_number(r, b, signbit(d) && !isnan(d), "", digits, s);
+    return jinja_spend(r, JINJA_DECIMAL_STEPS + strlen(digits)) &&
+           put_padded_number(r, b, signbit(d) && !isnan(d), "", digits, s);
 }
 
 /* --- specifications of format() --- */

@@ -178,14 +178,21 @@ static bool put_json_text(struct jinja_run *r, struct jinja_builder *b, const st
 
 /* --- scalars --- */
 
+/* str() of a float or a whole number. */
+static bool number_text(struct jinja_run *r, char text[JINJA_FLOAT_TEXT_MAX], struct jinja_value v)
+{
+    if (v.kind != JINJA_FLOAT) {
+        snprintf(text, JINJA_FLOAT_TEXT_MAX, "%" PRId64, v.as.integer);
+        return true;
+    }
+    jinja_float_text(text, v.as.real);
+    return jinja_spend(r, JINJA_DECIMAL_STEPS);
+}
+
 static bool put_number(struct jinja_run *r, struct jinja_builder *b, struct jinja_value v)
 {
     char text[JINJA_FLOAT_TEXT_MAX];
-    if (v.kind == JINJA_FLOAT)
-        jinja_float_text(text, v.as.real);
-    else
-        snprintf(text, sizeof text, "%" PRId64, v.as.integer);
-    return jinja_put_word(r, b, text, false);
+    return number_text(r, text, v) && jinja_put_word(r, b, text, false);
 }
 
 static bool put_named(struct jinja_run *r, struct jinja_builder *b, const char *type,
@@ -398,13 +405,11 @@ static bool put_json_key(struct jinja_run *r, struct jinja_builder *b, struct ji
         return jinja_put_word(r, b, "\"null\"", user);
     if (key.kind == JINJA_BOOL)
         return jinja_put_word(r, b, key.as.boolean ? "\"true\"" : "\"false\"", user);
-    if (key.kind == JINJA_FLOAT)
-        jinja_float_text(number, key.as.real);
-    else if (key.kind == JINJA_INT)
-        snprintf(number, sizeof number, "%" PRId64, key.as.integer);
-    else
+    if (key.kind != JINJA_FLOAT && key.kind != JINJA_INT)
         return jinja_fail(r, "TypeError: keys must be str, int, float, bool or None, not %s",
                           jinja_type(key));
+    if (!number_text(r, number, key))
+        return false;
     snprintf(text, sizeof text, "\"%s\"", number);
     return jinja_put_word(r, b, text, user);
 }

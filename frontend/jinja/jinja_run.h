@@ -94,6 +94,9 @@ ATTR_COLD bool jinja_fail_undefined(struct jinja_run *r, struct jinja_value v);
 /* jinja_spend - takes steps; false when there are not so many. */
 bool jinja_spend(struct jinja_run *r, uint64_t steps) ATTR_MUST_USE;
 
+/* Steps that the decimal digits of a float cost, beside their number: exact ones take long sums. */
+#define JINJA_DECIMAL_STEPS 64u
+
 /* jinja_take - memory of the run; NULL, and the run has failed, when there is none. */
 void *jinja_take(struct jinja_run *r, size_t count, size_t size) ATTR_MUST_USE;
 

@@ -153,6 +153,20 @@ static void test_fallback(void **state)
     chat_template_close(t);
 }
 
+/* Six million steps: too many for a probe, which gets a part of a render's, and not for a render. */
+static void test_probes_share_one_budget(void **state)
+{
+    (void)state;
+    static const char slow[] = "{% for i in range(3000) %}{% for k in range(1000) %}{% endfor %}"
+                               "{% endfor %}{{ messages[0].content }}";
+    struct fault warning;
+    struct chat_template *t = open_source(slow, strlen(slow), &warning);
+    assert_false(chat_template_is_fallback(t));
+    assert_non_null(strstr(warning.text, "the template ran for 10"));
+    expect_prompt(t, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}", "{Hi}");
+    chat_template_close(t);
+}
+
 /* Nobody's text becomes a control token: not whole, not cut over two parts, not as a role. */
 static void test_user_text_is_marked(void **state)
 {
@@ -617,6 +631,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_probes_share_one_budget),
         cmocka_unit_test(test_user_text_is_marked),
         cmocka_unit_test(test_conversation_in_full),
         cmocka_unit_test(test_conversation_as_text),

@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "core/clock.h"
+#include "core/limits.h"
 #include "core/mem.h"
 #include "core/rng.h"
 #include "core/str.h"
@@ -205,6 +206,27 @@ static void test_limits_of_work(void **state)
     expect_failure("{{ [[[[[[[[[[1]]]]]]]]]]|map('map', 'map', 'map', 'map', 'map', 'map', 'map', "
                    "'map', 'map', 'list')|list }}",
                    RC_LIMIT, "filters inside filters");
+}
+
+/* Digits of floats take long: a loop over them ends far earlier than one over nothing. */
+static void test_limits_of_digits(void **state)
+{
+    (void)state;
+    static const char *const uses[] = {
+        "1e300|round(5)",       "'%.99f'|format(1e300)",     "'{:.99f}'.format(1e300)",
+        "1e300|filesizeformat", "[1.1, 1.1, 1.1, 1.1]|join", "{1.1: 1.1, 2.2: 2.2}|tojson"
+    };
+    char source[200];
+    struct result r =
+        render_text("{% for i in range(70000) %}{% set x = 1.1 * i %}{% endfor %}{{ 1 }}");
+    assert_int_equal(r.rc, RC_OK);
+    assert_true(r.out.steps < TEMPLATE_STEPS_MAX / 16);
+    jinja_output_close(&r.out);
+    for (size_t i = 0; i < LEN_OF(uses); i++) {
+        snprintf(source, sizeof source,
+                 "{%% for i in range(70000) %%}{%% set x = %s %%}{%% endfor %%}", uses[i]);
+        expect_failure(source, RC_LIMIT, "steps");
+    }
 }
 
 static void test_limits_of_memory(void **state)
@@ -541,6 +563,7 @@ int main(void)
         cmocka_unit_test(test_cases_of_the_language),
         cmocka_unit_test(test_golden_templates),
         cmocka_unit_test(test_limits_of_work),
+        cmocka_unit_test(test_limits_of_digits),
         cmocka_unit_test(test_limits_of_memory),
         cmocka_unit_test(test_limits_of_nesting),
         cmocka_unit_test(test_limits_of_the_parser),
