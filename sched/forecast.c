@@ -2,14 +2,13 @@
 /* forecast - all sequences grow by a token a step; the shortest ends first and gives its blocks
  * back:
  *
- *   blocks |      /|        the need is largest just before an end: at each end the growth of all
- *                 that
- *          |   /|/ |/|      still run is compared with what is available now and what those that
- *              ended
- *          | _/    | |      before have returned
+ *   blocks |      /|       the need is largest just before an end: at each end the growth of
+ *          |   /|/ |/|     all that still run is compared with what is available now and what
+ *          | _/    | |     those that ended before have returned
  *          +---------+-> tokens
  *
- * One pass over the ends, in order, with running sums. */
+ * One pass over the ends, in order, with running sums; mostly the first few decide, so they are
+ * taken from a heap. */
 #include "sched/forecast.h"
 
 #include "core/limits.h"
@@ -37,35 +36,40 @@ uint32_t lengths_left(const struct lengths *l, uint32_t done, uint32_t max)
     return left < max - done ? left : max - done;
 }
 
-/* Shell sort by left: in place, no recursion, fast enough for what fits into a step. */
-static void sort_items(struct forecast_item *items, uint32_t count)
+/* The item at this place of the heap, least left on top, goes down to where it belongs. */
+static void sift_down(struct forecast_item *items, uint32_t count, uint32_t at)
 {
-    for (uint32_t gap = count / 2; gap > 0; gap /= 2)
-        for (uint32_t i = gap; i < count; i++) {
-            struct forecast_item item = items[i];
-            uint32_t at = i;
-            for (; at >= gap && items[at - gap].left > item.left; at -= gap)
-                items[at] = items[at - gap];
-            items[at] = item;
-        }
+    struct forecast_item item = items[at];
+    for (uint32_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && items[child + 1].left < items[child].left)
+            child++;
+        if (items[child].left >= item.left)
+            break;
+        items[at] = items[child];
+    }
+    items[at] = item;
 }
 
 bool forecast_fits(struct forecast_item *items, uint32_t count, uint64_t available)
 {
-    uint64_t open = 0, left = 0, returned = 0;
+    uint64_t open = 0, left = 0;
     for (uint32_t i = 0; i < count; i++) {
         open += items[i].open;
         left += items[i].left;
     }
     if ((open + left) / KV_BLOCK_TOKENS <= available)
         return true; /* even if nothing came back */
-    sort_items(items, count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t growth = (open + (uint64_t)(count - i) * items[i].left) / KV_BLOCK_TOKENS;
-        if (growth > available + returned)
+    for (uint32_t i = count / 2; i-- > 0;)
+        sift_down(items, count, i);
+    do {
+        const struct forecast_item *first = &items[0];
+        if ((open + (uint64_t)count * first->left) / KV_BLOCK_TOKENS > available)
             return false;
-        open -= items[i].open;
-        returned += items[i].own; /* and what it had grown by, which is in no sum any more */
-    }
+        open -= first->open;
+        left -= first->left;
+        available += first->own; /* and what it had grown by, which is in no sum any more */
+        items[0] = items[--count];
+        sift_down(items, count, 0);
+    } while ((open + left) / KV_BLOCK_TOKENS > available); /* else the rest fits as it is */
     return true;
 }

@@ -22,7 +22,7 @@ void lengths_note(struct lengths *l, uint32_t tokens);
 /* lengths_left - tokens that are still expected after done, at most max - done. */
 uint32_t lengths_left(const struct lengths *l, uint32_t done, uint32_t max);
 
-/* A sequence that decodes from now on. Small, because many are sorted at each admission. */
+/* A sequence that decodes from now on. Small, because many are ordered at each admission. */
 struct forecast_item {
     uint32_t left; /* tokens still to come */
     uint16_t open; /* tokens in its last block */
@@ -30,7 +30,7 @@ struct forecast_item {
 };
 _Static_assert(CTX_TOKENS_MAX / KV_BLOCK_TOKENS <= UINT16_MAX, "blocks of a sequence");
 
-/* forecast_fits - whether the items, which are sorted here, never need more than available
+/* forecast_fits - whether the items, whose order is changed here, never need more than available
  * blocks. */
 bool forecast_fits(struct forecast_item *items, uint32_t count, uint64_t available);
 
