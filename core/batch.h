@@ -13,15 +13,14 @@
 #include "core/limits.h"
 #include "core/sampling.h"
 
-/* Rows [row_begin, row_begin + row_count) are tokens pos_begin .. of one sequence. Its block table
- * is batch.blocks[table_begin .. table_begin + table_count), entry i holding positions 32 i .. 32 i
- * + 31; it covers every position up to the span's last. */
+/* Rows [row_begin, row_begin + row_count) are tokens pos_begin .. of one sequence. Entry i of its
+ * block table holds positions 32 i .. 32 i + 31; it covers every position up to the span's last. */
 struct batch_span {
     uint32_t row_begin;
     uint32_t row_count;
     uint32_t pos_begin;
-    uint32_t table_begin;
     uint32_t table_count;
+    const uint32_t *table; /* [table_count] the sequence's own, which stays as it is meanwhile */
 };
 
 /* Copy of the first token_count tokens of a block, all layers: before any row is computed. */
@@ -51,8 +50,6 @@ struct batch {
     uint32_t row_count;
     const struct batch_span *spans;
     uint32_t span_count;
-    const uint32_t *blocks; /* all block tables, one after another */
-    uint32_t block_count;
     const struct batch_copy *copies;
     uint32_t copy_count;
     const struct batch_output *outputs; /* rows ascending */
@@ -68,9 +65,9 @@ struct token_logprob {
 
 /* Result of one output, in the order of batch.outputs. */
 struct batch_result {
-    int32_t token;                            /* chosen token, -1 when not sampled */
-    float logprob;                            /* of the chosen token or the target */
-    const float *logits;                      /* [vocab] when asked for; valid until the next run */
+    int32_t token;       /* chosen token, -1 when not sampled */
+    float logprob;       /* of the chosen token or the target */
+    const float *logits; /* [vocab] when asked for; valid until the next run */
     uint32_t top_count;
     struct token_logprob top[OUTPUT_TOP_MAX]; /* best first, lowest id first among equals */
 };

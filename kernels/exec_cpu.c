@@ -176,14 +176,12 @@ static void plan_rows(struct exec_cpu *e, const struct batch *b)
         uint32_t pos_end = span->pos_begin + span->row_count;
         must(span->row_begin == next_row && span->row_count > 0 && pos_end <= e->config.ctx_max);
         must(span->row_count <= b->row_count - next_row);
-        must((uint64_t)span->table_begin + span->table_count <= b->block_count);
         must((pos_end - 1) / KV_BLOCK_TOKENS < span->table_count);
-        const uint32_t *table = b->blocks + span->table_begin;
         for (uint32_t i = 0; i <= (pos_end - 1) / KV_BLOCK_TOKENS; i++)
-            must(table[i] < e->config.kv_block_count);
+            must(span->table[i] < e->config.kv_block_count);
         for (uint32_t i = 0; i < span->row_count; i++) {
             uint32_t pos = span->pos_begin + i;
-            f->rows[next_row + i] = (struct forward_row){ pos, table };
+            f->rows[next_row + i] = (struct forward_row){ pos, span->table };
         }
         next_row += span->row_count;
     }

@@ -248,8 +248,7 @@ static int compare_spans(const void *a, const void *b, void *ctx)
     const uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
     const struct batch_span *x = &batch->spans[i], *y = &batch->spans[k];
     uint32_t common = blocks_of(x) < blocks_of(y) ? blocks_of(x) : blocks_of(y);
-    int order = memcmp(batch->blocks + x->table_begin, batch->blocks + y->table_begin,
-                       common * sizeof *batch->blocks);
+    int order = memcmp(x->table, y->table, common * sizeof *x->table);
     if (order != 0)
         return order;
     return i < k ? -1 : i > k;

@@ -105,9 +105,9 @@ static enum rc compute(struct single *s, uint32_t rows, int32_t *token)
     enum rc rc = s->grow != NULL ? s->grow(s->grow_ctx, s->tokens, begin, end) : RC_OK;
     if (rc != RC_OK)
         return rc;
-    struct batch_span span = { .row_count = rows,
-                               .pos_begin = begin,
-                               .table_count = blocks_for(end) };
+    struct batch_span span = {
+        .row_count = rows, .pos_begin = begin, .table_count = blocks_for(end), .table = s->blocks
+    };
     struct batch_output output = { .row = rows - 1,
                                    .sample = true,
                                    .target = -1,
@@ -119,8 +119,6 @@ static enum rc compute(struct single *s, uint32_t rows, int32_t *token)
                        .row_count = rows,
                        .spans = &span,
                        .span_count = 1,
-                       .blocks = s->blocks,
-                       .block_count = span.table_count,
                        .outputs = &output,
                        .output_count = token != NULL };
     rc = s->executor.run(s->executor.ctx, &b, &s->result);

@@ -209,15 +209,17 @@ uint32_t prefix_writable(const struct block_table *t, const struct kvpool *p, ui
 void prefix_claim(const struct block_table *t, struct kvpool *p, const int32_t *tokens,
                   uint32_t begin, uint32_t end, uint64_t step)
 {
-    for (uint32_t i = begin / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < end; i++) {
-        uint32_t index = t->blocks[i], first = i * KV_BLOCK_TOKENS;
+    for (uint32_t first = begin / KV_BLOCK_TOKENS * KV_BLOCK_TOKENS; first < end;
+         first += KV_BLOCK_TOKENS) {
+        uint32_t index = t->blocks[first / KV_BLOCK_TOKENS];
+        uint32_t upto = min_u32(end - first, KV_BLOCK_TOKENS);
         struct block *b = &p->blocks[index];
         must(b->claim_step != step && b->io == IO_NONE); /* I3 */
         must(b->indexed || b->ref - b->pins == 1);
         must(b->valid < KV_BLOCK_TOKENS);
         b->claim_step = step;
-        b->claim_valid = (uint8_t)min_u32(end - first, KV_BLOCK_TOKENS);
-        for (uint32_t at = b->valid; !b->indexed && at < b->claim_valid; at++)
+        b->claim_valid = (uint8_t)upto;
+        for (uint32_t at = b->indexed ? upto : b->valid; at < upto; at++)
             p->tokens[index][at] = tokens[first + at];
     }
 }
@@ -254,8 +256,9 @@ void prefix_commit(struct block_table *t, struct kvpool *p, uint32_t begin, uint
 {
     for (uint32_t i = begin / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < computed; i++) {
         struct block *b = &p->blocks[t->blocks[i]];
-        b->valid = (uint8_t)min_u32(computed - i * KV_BLOCK_TOKENS, KV_BLOCK_TOKENS);
-        if (b->valid == KV_BLOCK_TOKENS && !b->indexed)
+        uint32_t valid = min_u32(computed - i * KV_BLOCK_TOKENS, KV_BLOCK_TOKENS);
+        b->valid = (uint8_t)valid;
+        if (valid == KV_BLOCK_TOKENS && !b->indexed)
             seal(t, p, i);
     }
 }

@@ -18,10 +18,11 @@ static void commit_score(struct request *r, uint32_t index, const struct batch_r
 }
 
 /* Results of one row of r. */
-static void commit_output(struct sched *s, struct request *r, const struct batch_output *o,
-                          uint32_t position, const struct batch_result *result)
+static void commit_output(struct sched *s, struct request *r, const struct batch_span *span,
+                          const struct batch_output *o, const struct batch_result *result)
 {
     const struct request_params *params = &r->params;
+    uint32_t position = span->pos_begin + (o->row - span->row_begin);
     if (o->target >= 0)
         commit_score(r, position + 1, result);
     if (o->logits)
@@ -68,6 +69,8 @@ static enum finish finish_of(const struct request *r)
 static void note_progress(struct request *r, uint32_t rows, uint64_t now_us)
 {
     struct sequence *seq = &r->seq;
+    if (r->params.progress && seq->computed <= r->params.prompt_count)
+        event_progress(r, seq->computed);
     if (seq->computed >= seq->base + KV_BLOCK_TOKENS || sequence_decodes(r))
         seq->gained = true;
     if (seq->turn_ready_us == 0) {
@@ -91,17 +94,18 @@ void commit_step(struct sched *s, const struct plan *plan, enum rc rc)
         return;
     }
     const struct batch *b = &plan->batch;
-    for (uint32_t i = 0, at = 0, shown = 0; i < b->span_count; i++) {
+    const struct batch_output *output = b->outputs, *outputs_end = output + b->output_count;
+    const struct batch_result *result = s->results;
+    for (uint32_t i = 0, shown = 0; i < b->span_count; i++) {
         const struct batch_span *span = &b->spans[i];
         struct request *r = plan->span_requests[i];
         struct sequence *seq = &r->seq;
         seq->computed = span->pos_begin + span->row_count;
         prefix_commit(&seq->table, s->pool, seq->written_from, seq->computed);
         commit_hidden(s, r, b, span, &shown);
-        for (; at < b->output_count && b->outputs[at].row < span->row_begin + span->row_count; at++)
-            commit_output(s, r, &b->outputs[at], plan->outputs[at].position, &s->results[at]);
-        if (r->params.progress && seq->computed <= r->params.prompt_count)
-            event_progress(r, seq->computed);
+        uint32_t row_end = span->row_begin + span->row_count;
+        for (; output < outputs_end && output->row < row_end; output++, result++)
+            commit_output(s, r, span, output, result);
         uint32_t scored =
             seq->computed < r->params.prompt_count ? seq->computed : r->params.prompt_count;
         if (seq->scored < scored)

@@ -14,17 +14,21 @@
 #include "core/must.h"
 #include "sched/record.h"
 
+static void push(struct request *r)
+{
+    enum rc rc = ring_push(r->sched->events, r);
+    must(rc == RC_OK); /* an entry for every record */
+    r->sched->published = true;
+}
+
 /* E1. */
 static void publish(struct request *r, uint32_t bits)
 {
     uint32_t before =
         atomic_fetch_or_explicit(&r->event, EVENT_QUEUED | bits, memory_order_acq_rel);
     must(before >> EVENT_FINISH_AT == 0);
-    if ((before & EVENT_QUEUED) != 0)
-        return;
-    enum rc rc = ring_push(r->sched->events, r);
-    must(rc == RC_OK); /* an entry for every record */
-    r->sched->published = true;
+    if ((before & EVENT_QUEUED) == 0)
+        push(r);
 }
 
 void event_token(struct request *r, const struct batch_result *result, uint64_t now_us)

@@ -332,8 +332,12 @@ static uint64_t hash_words(uint64_t hash, const void *words, size_t count)
 static uint64_t hash_plan(const struct batch *b)
 {
     uint64_t hash = hash_words(b->step, b->tokens, b->row_count);
-    hash = hash_words(hash, b->spans, b->span_count * sizeof *b->spans / 4);
-    hash = hash_words(hash, b->blocks, b->block_count);
+    for (uint32_t i = 0; i < b->span_count; i++) {
+        const struct batch_span *span = &b->spans[i];
+        uint32_t words[] = { span->row_begin, span->row_count, span->pos_begin };
+        hash = hash_words(hash, words, COUNT_OF(words));
+        hash = hash_words(hash, span->table, span->table_count);
+    }
     hash = hash_words(hash, b->copies, b->copy_count * sizeof *b->copies / 4);
     for (uint32_t i = 0; i < b->output_count; i++) {
         const struct batch_output *o = &b->outputs[i];

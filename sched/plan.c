@@ -9,11 +9,8 @@
  *     may use half of it first, so that none is stuck behind a long one; the rest goes by age, in
  *     chunks
  * A sequence that computes its prompt (or computes again what a preemption dropped) holds all
- * blocks for it since its admission, so 3 never needs one. Rows and outputs are written into the
- * step arena, tables (whose worst case is large and rare) into a buffer of their own, both sized
- * at open for the largest plan there can be. */
-#include <string.h>
-
+ * blocks for it since its admission, so 3 never needs one. A plan is written into the step arena,
+ * which is sized at open for the largest one there can be. */
 #include "core/must.h"
 #include "sched/record.h"
 
@@ -52,15 +49,10 @@ size_t plan_arena_bytes(const struct sched *s)
 {
     const struct executor_limits *l = &s->executor.limits;
     size_t row = sizeof(int32_t) + sizeof(uint32_t);
-    size_t output = sizeof(struct batch_output) + sizeof(struct plan_output);
     size_t seq = sizeof(struct batch_span) + sizeof(struct batch_copy) + sizeof(struct request *) +
                  sizeof(int64_t);
-    return l->rows_max * row + l->outputs_max * output + s->config.rows_max * seq + 8 * 64;
-}
-
-size_t plan_tables_bytes(const struct sched *s)
-{
-    return (size_t)s->config.rows_max * kv_blocks_for(s->ctx_tokens) * sizeof(uint32_t);
+    return l->rows_max * row + l->outputs_max * sizeof(struct batch_output) +
+           s->config.rows_max * seq + 8 * 64;
 }
 
 static void planner_open(struct planner *p, struct sched *s, struct plan *plan)
@@ -77,15 +69,13 @@ static void planner_open(struct planner *p, struct sched *s, struct plan *plan)
     p->copies = arena_take(a, rows_max, sizeof *p->copies);
     p->outputs = arena_take(a, l->outputs_max, sizeof *p->outputs);
     p->hidden = arena_take(a, l->rows_max, sizeof *p->hidden);
-    plan->outputs = arena_take(a, l->outputs_max, sizeof *plan->outputs);
     plan->span_requests = arena_take(a, rows_max, sizeof(struct request *));
     plan->weights = arena_take(a, rows_max, sizeof *plan->weights);
-    must(p->tokens && p->spans && p->copies && p->outputs && p->hidden && plan->outputs &&
-         plan->span_requests && plan->weights);
+    must(p->tokens && p->spans && p->copies && p->outputs && p->hidden && plan->span_requests &&
+         plan->weights);
     plan->batch.step = s->step;
     plan->batch.tokens = p->tokens;
     plan->batch.spans = p->spans;
-    plan->batch.blocks = s->tables;
     plan->batch.copies = p->copies;
     plan->batch.outputs = p->outputs;
     plan->batch.hidden = p->hidden;
@@ -109,70 +99,58 @@ static bool wants_logits(const struct request *r, uint32_t position)
            position >= r->seq.scored;
 }
 
-static bool wants_output(const struct request *r, uint32_t position)
-{
-    return wants_token(r, position) || wants_score(r, position) || wants_logits(r, position);
-}
-
-static void fill_output(struct batch_output *o, const struct request *r, uint32_t position)
-{
-    const struct request_params *params = &r->params;
-    *o = (struct batch_output){
-        .target = wants_score(r, position) ? r->tokens[position + 1] : -1,
-        .logits = wants_logits(r, position),
-        .top_count = wants_score(r, position) ? params->top_count : 0,
-    };
-    if (!wants_token(r, position))
-        return;
-    o->sample = true;
-    o->top_count = params->top_count;
-    o->sampling = &params->sampling;
-    o->history = r->tokens;
-    o->history_count = r->seq.known;
-    o->prompt_count = params->prompt_count;
-    o->mask = r->seq.known - params->prompt_count < params->min_tokens ? r->stop_mask : NULL;
-}
-
-/* Appends rows [begin, begin + row_count) of r; what lies between computed and begin is copied. */
-static void add_span(struct planner *p, struct request *r, uint32_t begin, uint32_t row_count)
+/* A row of r, and what is wanted of it. */
+ATTR_INLINE void add_row(struct planner *p, struct request *r, uint32_t row, uint32_t position)
 {
     struct batch *b = &p->plan->batch;
-    struct sequence *seq = &r->seq;
-    uint32_t table_count = kv_blocks_for(begin + row_count);
-    must(row_count <= p->rows_left && table_count <= seq->table.count);
-    memcpy(&p->s->tables[b->block_count], seq->table.blocks, table_count * sizeof(uint32_t));
-    p->plan->span_requests[b->span_count] = r;
-    int64_t weight = (int64_t)(cost_work(begin, row_count) + seq->table.count);
-    p->plan->weights[b->span_count] = weight;
-    p->plan->weight += weight;
-    p->spans[b->span_count++] = (struct batch_span){
-        .row_begin = b->row_count,
-        .row_count = row_count,
-        .pos_begin = begin,
-        .table_begin = b->block_count,
-        .table_count = table_count,
+    const struct request_params *params = &r->params;
+    bool token = wants_token(r, position), score = wants_score(r, position);
+    bool logits = wants_logits(r, position);
+    if (sequence_shows(r, position))
+        p->hidden[b->hidden_count++] = row;
+    if (!token && !score && !logits)
+        return;
+    must(p->outputs_left > 0);
+    p->outputs_left--;
+    p->outputs[b->output_count++] = (struct batch_output){
+        .row = row,
+        .sample = token,
+        .logits = logits,
+        .top_count = token || score ? params->top_count : 0,
+        .target = score ? r->tokens[position + 1] : -1,
+        .sampling = &params->sampling,
+        .history = r->tokens,
+        .history_count = position + 1,
+        .prompt_count = params->prompt_count,
+        .mask = r->seq.known - params->prompt_count < params->min_tokens ? r->stop_mask : NULL,
     };
-    b->block_count += table_count;
-    for (uint32_t i = 0; i < row_count; i++) {
-        uint32_t position = begin + i;
-        p->tokens[b->row_count + i] = r->tokens[position];
-        if (sequence_shows(r, position))
-            p->hidden[b->hidden_count++] = b->row_count + i;
-        struct batch_output *o = &p->outputs[b->output_count];
-        if (!wants_output(r, position))
-            continue;
-        must(p->outputs_left > 0);
-        p->outputs_left--;
-        fill_output(o, r, position);
-        o->row = b->row_count + i;
-        p->plan->outputs[b->output_count++] = (struct plan_output){ r, position };
-    }
-    seq->written_from = seq->computed;
-    p->plan->pairs += cost_pairs(begin, row_count);
-    prefix_claim(&seq->table, p->s->pool, r->tokens, seq->computed, begin + row_count,
-                 p->s->step + 1);
+}
+
+/* Appends rows [begin, begin + row_count) of r; what lies between computed and begin is copied.
+ * Inline: half of it falls away where row_count is 1, as in nearly all calls. */
+ATTR_INLINE void add_span(struct planner *p, struct request *r, uint32_t begin, uint32_t row_count)
+{
+    struct plan *plan = p->plan;
+    struct batch *b = &plan->batch;
+    struct sequence *seq = &r->seq;
+    uint32_t row = b->row_count, at = b->span_count++, end = begin + row_count;
+    uint32_t table_count = kv_blocks_for(end);
+    must(row_count <= p->rows_left && table_count <= seq->table.count);
+    int64_t weight = (int64_t)(cost_work(begin, row_count) + seq->table.count);
+    plan->span_requests[at] = r;
+    plan->weights[at] = weight;
+    plan->weight += weight;
+    plan->pairs += cost_pairs(begin, row_count);
+    p->spans[at] = (struct batch_span){ row, row_count, begin, table_count, seq->table.blocks };
     b->row_count += row_count;
     p->rows_left -= row_count;
+    for (uint32_t i = 0; i < row_count; i++)
+        p->tokens[row + i] = r->tokens[begin + i];
+    /* of rows behind the prompt only the last one can be of interest */
+    for (uint32_t i = begin < r->params.prompt_count ? 0 : row_count - 1; i < row_count; i++)
+        add_row(p, r, row + i, begin + i);
+    seq->written_from = seq->computed;
+    prefix_claim(&seq->table, p->s->pool, r->tokens, seq->computed, end, p->s->step + 1);
 }
 
 /* A row for running[*i] if there is a block for it; *i moves on to the next. */
@@ -343,6 +321,8 @@ static void plan_prefill(struct planner *p)
 {
     struct sched *s = p->s;
     struct request *oldest;
+    if (p->plan->decode_rows == s->running_count)
+        return;
     uint32_t count = sort_prompts(s, &oldest), shorts = 0;
     if (count == 0)
         return;

@@ -49,9 +49,9 @@ struct sequence {
     bool again;             /* was preempted: what it takes over now is not news */
     uint64_t turn_ready_us; /* in this turn; 0 = its prompt is not done yet */
     uint64_t turn_begin_us;
-    uint64_t order;         /* arrival number: older is smaller, first come first served */
-    uint32_t turns;         /* admissions */
-    uint32_t turn_rows;     /* of its prompt, computed in this turn */
+    uint64_t order;     /* arrival number: older is smaller, first come first served */
+    uint32_t turns;     /* admissions */
+    uint32_t turn_rows; /* of its prompt, computed in this turn */
     uint64_t waits_since_us, waited_us;    /* now; before */
     uint64_t first_by_us, end_by_us;       /* UINT64_MAX: any time */
     struct request *prev, *next;           /* in the queue, by order */
@@ -90,18 +90,11 @@ struct request {
     struct request *registry_prev, *registry_next; /* guarded by sched.registry_lock */
 };
 
-/* What one output of the plan is for. */
-struct plan_output {
-    struct request *request;
-    uint32_t position; /* of the row */
-};
-
 /* The plan of one step, in the step arena. */
 struct plan {
     struct batch batch;
     struct request **span_requests; /* [span_count] */
     int64_t *weights, weight;       /* [span_count] of the step's time, for shares; their sum */
-    struct plan_output *outputs;    /* [output_count] */
     uint32_t decode_rows;
     uint32_t prefill_rows;
     uint64_t pairs; /* of a query and a key that it reads */
@@ -157,7 +150,6 @@ struct sched {
     struct forecast_item *forecast; /* [rows_max] scratch */
     struct blocked blocked;
     struct arena arena; /* a step's plan */
-    uint32_t *tables;   /* and its block tables */
     struct batch_result *results;
     uint32_t preempted; /* in this step */
     uint32_t allocs;    /* counted for chaos */
@@ -239,7 +231,6 @@ void admit_expire(struct sched *s); /* ends what is past its deadline */
 /* plan.c, preempt.c, commit.c: one step. */
 bool plan_step(struct sched *s, struct plan *plan);
 size_t plan_arena_bytes(const struct sched *s);
-size_t plan_tables_bytes(const struct sched *s);
 enum rc make_room(struct sched *s, uint32_t needy);
 void preempt(struct sched *s, struct request *victim);
 void preempt_chaos(struct sched *s);

@@ -37,12 +37,18 @@ bool priority_parse(struct str name, enum priority *out);
 enum priority priority_lower(enum priority a, enum priority b);
 
 struct request_params {
-    const int32_t *prompt;    /* copied by sched_submit */
-    uint32_t prompt_count;    /* >= 1 */
-    uint32_t max_tokens;      /* output tokens; 0 = only compute the prompt (scores, logits) */
-    uint32_t min_tokens;      /* stop ids are forbidden before that many */
-    uint32_t top_count;       /* top log-probabilities per token, <= OUTPUT_TOP_MAX */
-    uint32_t stop_id_count;   /* of stop_ids */
+    const int32_t *prompt;  /* copied by sched_submit */
+    uint32_t prompt_count;  /* >= 1 */
+    uint32_t max_tokens;    /* output tokens; 0 = only compute the prompt (scores, logits) */
+    uint32_t min_tokens;    /* stop ids are forbidden before that many */
+    uint32_t top_count;     /* top log-probabilities per token, <= OUTPUT_TOP_MAX */
+    uint32_t stop_id_count; /* of stop_ids */
+    bool logprobs;          /* log-probability of each output token */
+    bool prompt_logprobs;   /* and of each prompt token but the first */
+    bool progress;          /* an event for each piece of the prompt that has been computed */
+    /* With max_tokens 0: when the prompt is computed, its whole blocks stay where they are,
+     * whatever else needs memory, until request_cancel or the deadline; sched_config.pin_tokens. */
+    bool pin;
     struct sampling sampling; /* its bias list is copied */
     int32_t stop_ids[STOP_IDS_MAX];
     uint64_t cache_salt; /* requests share cached prefixes within one salt; 0 = the common one */
@@ -52,12 +58,6 @@ struct request_params {
     uint64_t ttft_us; /* wished time to the first token, from the submission: orders requests of one
                            * tenant; when it is missed the request goes on as batch. 0 = no wish */
     uint64_t deadline_us; /* after that, from the submission, it ends wherever it is. 0 = never */
-    /* With max_tokens 0: when the prompt is computed, its whole blocks stay where they are,
-     * whatever else needs memory, until request_cancel or the deadline; sched_config.pin_tokens. */
-    bool pin;
-    bool logprobs;        /* log-probability of each output token */
-    bool prompt_logprobs; /* and of each prompt token but the first */
-    bool progress;        /* an event for each piece of the prompt that has been computed */
     /* When set: called on the scheduler thread with the logits [vocab] after each prompt
      * position. */
     void (*on_logits)(void *ctx, uint32_t position, const float *logits);

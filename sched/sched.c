@@ -59,9 +59,8 @@ static enum rc open_memory(struct sched *s)
     s->results = mem_alloc_array(l->outputs_max, sizeof *s->results);
     s->forecast = mem_alloc_array(s->config.rows_max, sizeof *s->forecast);
     s->prompts = mem_alloc_array(s->config.rows_max, sizeof(struct request *));
-    s->tables = mem_alloc_raw(plan_tables_bytes(s));
-    if (s->running == NULL || s->results == NULL || s->tables == NULL || s->forecast == NULL ||
-        s->prompts == NULL || arena_open(&s->arena, plan_arena_bytes(s)) != RC_OK)
+    if (s->running == NULL || s->results == NULL || s->forecast == NULL || s->prompts == NULL ||
+        arena_open(&s->arena, plan_arena_bytes(s)) != RC_OK)
         return RC_NO_MEMORY;
     uint32_t entries = next_power_of_two(s->config.requests_max);
     if (ring_open(&s->inbox, 2 * entries) != RC_OK || ring_open(&s->events, entries) != RC_OK)
@@ -131,7 +130,6 @@ void sched_close(struct sched *s)
     ring_close(s->events);
     ring_close(s->inbox);
     arena_close(&s->arena);
-    mem_free(s->tables);
     mem_free(s->prompts);
     mem_free(s->forecast);
     mem_free(s->results);

@@ -50,11 +50,12 @@ static void add_rows(struct bench *b, struct step *s, uint32_t sequence, const i
                      uint32_t pos, uint32_t count, bool sample)
 {
     struct batch *p = &s->batch;
-    b->spans[p->span_count++] = (struct batch_span){ .row_begin = p->row_count,
-                                                     .row_count = count,
-                                                     .pos_begin = pos,
-                                                     .table_begin = sequence * b->table_blocks,
-                                                     .table_count = b->table_blocks };
+    b->spans[p->span_count++] =
+        (struct batch_span){ .row_begin = p->row_count,
+                             .row_count = count,
+                             .pos_begin = pos,
+                             .table_count = b->table_blocks,
+                             .table = b->tables + sequence * b->table_blocks };
     memcpy(b->tokens + p->row_count, tokens, count * sizeof *tokens);
     p->row_count += count;
     if (!sample)
@@ -80,8 +81,6 @@ static enum rc run_step(struct bench *b, struct step *s)
     const struct exec_cpu *exec = b->engine->exec;
     p->tokens = b->tokens;
     p->spans = b->spans;
-    p->blocks = b->tables;
-    p->block_count = b->table_blocks * b->sizes.parallel;
     p->outputs = b->outputs;
     uint64_t before = file_bytes(b);
     enum rc rc = b->executor.run(b->executor.ctx, p, b->results);

@@ -224,6 +224,7 @@ static bool check_token(struct world *w, struct client *c, uint32_t index)
             return world_broken(w, "P1: a top list differs", c->order, index);
     }
     c->hash = symbolic_extend(c->hash, token);
+    c->last = token;
     return true;
 }
 
@@ -251,7 +252,7 @@ static bool check_scores(struct world *w, const struct client *c)
 
 static bool check_finish(struct world *w, const struct client *c, enum finish finish)
 {
-    bool stopped = c->seen > 0 && is_stop(&c->params, request_token(c->request, c->seen - 1));
+    bool stopped = c->seen > 0 && is_stop(&c->params, c->last);
     bool right = false;
     switch (finish) {
     case FINISH_STOP:
@@ -288,7 +289,7 @@ static bool read_one(struct world *w, struct client *c)
     if (count < c->seen || count > c->output_max)
         return world_broken(w, "output count", count, c->output_max);
     for (; c->seen < count; c->seen++) {
-        if (c->seen > 0 && is_stop(&c->params, request_token(c->request, c->seen - 1)))
+        if (c->seen > 0 && is_stop(&c->params, c->last))
             return world_broken(w, "a token after the stop", c->order, c->seen);
         if (!check_token(w, c, c->seen))
             return false;

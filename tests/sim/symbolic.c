@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* symbolic - see symbolic.h. A run does what a real executor does, in the order that hides least:
- *   1 shape of the plan: rows, spans, tables, outputs inside their limits and in order
+ *   1 shape of the plan: rows, spans, tables inside their limits and in order
  *   2 one writer for each block of the step, and nobody else has that block in a table of the step
  *   3 copies
  *   4 spans from the last to the first, so that a row which needs what another span computes in the
@@ -43,27 +43,6 @@ void symbolic_close(struct symbolic *x)
     *x = (struct symbolic){ 0 };
 }
 
-uint64_t symbolic_extend(uint64_t hash, int32_t token)
-{
-    hash = (hash ^ ((uint64_t)(uint32_t)token + 0x632be59bd9b4e019u)) * 0xff51afd7ed558ccdu;
-    return hash ^ (hash >> 32);
-}
-
-int32_t symbolic_next(uint64_t hash, const struct sampling *sampling, const uint64_t *mask,
-                      uint32_t vocab_count)
-{
-    uint64_t key = symbolic_extend(hash ^ sampling->seed, (int32_t)sampling->choice);
-    uint32_t token = (uint32_t)((key >> 32) * vocab_count >> 32);
-    while (mask != NULL && (mask[token / 64] >> token % 64 & 1) == 0)
-        token = token + 1 < vocab_count ? token + 1 : 0;
-    return (int32_t)token;
-}
-
-float symbolic_logprob(uint64_t hash, int32_t token)
-{
-    return -(float)(symbolic_extend(hash, token) >> 44) / 4096.0f;
-}
-
 static bool broken(struct symbolic *x, const char *rule, uint64_t a, uint64_t b)
 {
     if (x->violation.code == RC_OK)
@@ -72,26 +51,37 @@ static bool broken(struct symbolic *x, const char *rule, uint64_t a, uint64_t b)
     return false;
 }
 
-/* Every table entry is looked at in this step. */
-static bool whole_check(const struct symbolic *x)
-{
-    return (x->steps & x->verify_mask) == 0;
-}
-
-static bool check_span(struct symbolic *x, const struct batch *b, uint32_t i)
+/* Rows, table, and rule 2 for the blocks that it writes. */
+static bool check_span(struct symbolic *x, const struct batch *b, uint32_t i, uint32_t row)
 {
     const struct batch_span *span = &b->spans[i];
-    uint32_t begin = i > 0 ? b->spans[i - 1].row_begin + b->spans[i - 1].row_count : 0;
-    if (span->row_begin != begin || span->row_count == 0 || span->row_count > b->row_count - begin)
+    uint64_t step = (x->steps + 1) << 32, end = (uint64_t)span->pos_begin + span->row_count;
+    if (span->row_begin != row || span->row_count == 0 || span->row_count > b->row_count - row)
         return broken(x, "span rows do not follow each other", i, span->row_begin);
-    uint64_t end = (uint64_t)span->pos_begin + span->row_count;
     if (end > x->limits.ctx_max || (uint64_t)span->table_count * BLOCK < end)
         return broken(x, "table does not cover the span", end, span->table_count);
-    if ((uint64_t)span->table_begin + span->table_count > b->block_count)
-        return broken(x, "table outside the plan", span->table_begin, b->block_count);
-    for (uint32_t t = 0; t < span->table_count && whole_check(x); t++)
-        if (b->blocks[span->table_begin + t] >= x->block_count)
-            return broken(x, "no such block", t, b->blocks[span->table_begin + t]);
+    for (uint32_t t = span->pos_begin / BLOCK; t * BLOCK < end; t++) {
+        if (span->table[t] >= x->block_count)
+            return broken(x, "no such block", t, span->table[t]);
+        uint64_t *writer = &x->writer[span->table[t]];
+        if (*writer >= step)
+            return broken(x, "I3: two writers of a block", i, *writer - step);
+        *writer = step | i;
+    }
+    return true;
+}
+
+/* The same for all other blocks of its table. */
+static bool check_table(struct symbolic *x, const struct batch_span *span, uint32_t i)
+{
+    uint64_t step = (x->steps + 1) << 32;
+    for (uint32_t t = 0; t < span->table_count; t++) {
+        if (span->table[t] >= x->block_count)
+            return broken(x, "no such block", t, span->table[t]);
+        uint64_t writer = x->writer[span->table[t]];
+        if (writer >= step && writer != (step | i))
+            return broken(x, "I3: a block is written while another reads it", i, writer - step);
+    }
     return true;
 }
 
@@ -104,72 +94,43 @@ static bool check_copy(struct symbolic *x, const struct batch *b, uint32_t i)
     return true;
 }
 
-static bool check_shape(struct symbolic *x, const struct batch *b)
+static bool check_plan(struct symbolic *x, const struct batch *b)
 {
     if (b->row_count == 0 || b->row_count > x->limits.rows_max || b->span_count > b->row_count)
         return broken(x, "rows of the step", b->row_count, b->span_count);
     if (b->output_count > x->limits.outputs_max)
         return broken(x, "outputs of the step", b->output_count, x->limits.outputs_max);
-    for (uint32_t i = 0; i < b->span_count; i++)
-        if (!check_span(x, b, i))
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < b->span_count; row += b->spans[i++].row_count)
+        if (!check_span(x, b, i, row))
             return false;
-    const struct batch_span *last = &b->spans[b->span_count - 1];
-    if (last->row_begin + last->row_count != b->row_count)
-        return broken(x, "rows without a span", last->row_begin, b->row_count);
-    for (uint32_t i = 0; i < b->row_count; i++)
-        if (b->tokens[i] < 0 || (uint32_t)b->tokens[i] >= x->limits.vocab_count)
-            return broken(x, "token outside the vocabulary", i, (uint64_t)b->tokens[i]);
-    for (uint32_t i = 0; i < b->output_count; i++)
-        if (b->outputs[i].row >= b->row_count ||
-            (i > 0 && b->outputs[i].row <= b->outputs[i - 1].row))
-            return broken(x, "outputs out of order", i, b->outputs[i].row);
+    if (row != b->row_count)
+        return broken(x, "rows without a span", row, b->row_count);
+    for (uint32_t i = 0; i < b->span_count && (x->steps & x->verify_mask) == 0; i++)
+        if (!check_table(x, &b->spans[i], i))
+            return false;
     for (uint32_t i = 0; i < b->copy_count; i++)
         if (!check_copy(x, b, i))
             return false;
     return true;
 }
 
-/* Rule 2, invariant I3. */
-static bool check_writers(struct symbolic *x, const struct batch *b)
+static size_t slot_of(const struct batch_span *span, uint32_t position)
 {
-    uint64_t step = (x->steps + 1) << 32;
-    for (uint32_t i = 0; i < b->span_count; i++) {
-        const struct batch_span *span = &b->spans[i];
-        uint32_t last = span->pos_begin + span->row_count - 1;
-        for (uint32_t t = span->pos_begin / BLOCK; t <= last / BLOCK; t++) {
-            uint64_t *writer = &x->writer[b->blocks[span->table_begin + t]];
-            if (*writer >= step)
-                return broken(x, "I3: two writers of a block", i, *writer - step);
-            *writer = step | i;
-        }
-    }
-    for (uint32_t i = 0; i < b->span_count && whole_check(x); i++) {
-        const struct batch_span *span = &b->spans[i];
-        for (uint32_t t = 0; t < span->table_count; t++) {
-            uint64_t writer = x->writer[b->blocks[span->table_begin + t]];
-            if (writer >= step && writer != (step | i))
-                return broken(x, "I3: a block is written while another reads it", i, writer - step);
-        }
-    }
-    return true;
-}
-
-static size_t slot_of(const struct batch *b, const struct batch_span *span, uint32_t position)
-{
-    return (size_t)b->blocks[span->table_begin + position / BLOCK] * BLOCK + position % BLOCK;
+    return (size_t)span->table[position / BLOCK] * BLOCK + position % BLOCK;
 }
 
 /* I4: every slot before the span holds its prefix. */
-static bool walk_prefix(struct symbolic *x, const struct batch *b, const struct batch_span *span)
+static bool walk_prefix(struct symbolic *x, const struct batch_span *span)
 {
     uint64_t hash = SYMBOLIC_EMPTY;
     for (uint32_t position = 0; position < span->pos_begin;) {
-        size_t at = slot_of(b, span, position);
+        size_t at = slot_of(span, position);
         uint32_t count = span->pos_begin - position < BLOCK ? span->pos_begin - position : BLOCK;
         for (uint32_t i = 0; i < count; i++) {
             if (x->hashes[at + i] != symbolic_extend(hash, x->tokens[at + i]))
                 return broken(x, "I4: slot does not continue its prefix", position + i,
-                              b->blocks[span->table_begin + position / BLOCK]);
+                              span->table[position / BLOCK]);
             hash = x->hashes[at + i];
         }
         position += count;
@@ -179,17 +140,19 @@ static bool walk_prefix(struct symbolic *x, const struct batch *b, const struct 
 
 static bool run_span(struct symbolic *x, const struct batch *b, const struct batch_span *span)
 {
-    if (((x->steps + span->row_begin) & x->verify_mask) == 0 && !walk_prefix(x, b, span))
+    if (((x->steps + span->row_begin) & x->verify_mask) == 0 && !walk_prefix(x, span))
         return false;
-    uint64_t hash =
-        span->pos_begin > 0 ? x->hashes[slot_of(b, span, span->pos_begin - 1)] : SYMBOLIC_EMPTY;
-    for (uint32_t i = 0; i < span->row_count; i++) {
-        size_t at = slot_of(b, span, span->pos_begin + i);
-        int32_t token = b->tokens[span->row_begin + i];
+    uint32_t position = span->pos_begin, row = span->row_begin;
+    uint64_t hash = position > 0 ? x->hashes[slot_of(span, position - 1)] : SYMBOLIC_EMPTY;
+    for (uint32_t end = row + span->row_count; row < end; row++, position++) {
+        size_t at = slot_of(span, position);
+        int32_t token = b->tokens[row];
+        if (token < 0 || (uint32_t)token >= x->limits.vocab_count)
+            return broken(x, "token outside the vocabulary", row, (uint64_t)token);
         hash = symbolic_extend(hash, token);
         x->tokens[at] = token;
         x->hashes[at] = hash;
-        x->row_hashes[span->row_begin + i] = hash;
+        x->row_hashes[row] = hash;
     }
     return true;
 }
@@ -212,15 +175,17 @@ static void spoil(struct symbolic *x, const struct batch *b)
                b->copies[i].token_count * sizeof *x->hashes);
     for (uint32_t i = 0; i < b->span_count; i++)
         for (uint32_t r = 0; r < b->spans[i].row_count; r++)
-            x->hashes[slot_of(b, &b->spans[i], b->spans[i].pos_begin + r)] = 0;
+            x->hashes[slot_of(&b->spans[i], b->spans[i].pos_begin + r)] = 0;
 }
 
 static bool fill_result(struct symbolic *x, const struct batch *b, uint32_t i,
                         struct batch_result *result)
 {
     const struct batch_output *o = &b->outputs[i];
-    uint64_t hash = x->row_hashes[o->row];
     uint32_t vocab_count = x->limits.vocab_count;
+    if (o->row >= b->row_count || (i > 0 && o->row <= o[-1].row))
+        return broken(x, "outputs out of order", i, o->row);
+    uint64_t hash = x->row_hashes[o->row];
     result->token = -1;
     result->logits = NULL;
     result->top_count = o->top_count < vocab_count ? o->top_count : vocab_count;
@@ -252,7 +217,7 @@ static void log_plan(const struct symbolic *x, const struct batch *b)
         const struct batch_span *span = &b->spans[i];
         fprintf(x->log, " [%u+%u:", span->pos_begin, span->row_count);
         for (uint32_t t = 0; t < span->table_count; t++)
-            fprintf(x->log, "%s%u", t > 0 ? "," : "", b->blocks[span->table_begin + t]);
+            fprintf(x->log, "%s%u", t > 0 ? "," : "", span->table[t]);
         fputc(']', x->log);
     }
     fputc('\n', x->log);
@@ -263,7 +228,7 @@ static enum rc run(void *ctx, const struct batch *b, struct batch_result *result
     struct symbolic *x = ctx;
     if (x->log != NULL)
         log_plan(x, b);
-    bool whole = check_shape(x, b) && check_writers(x, b);
+    bool whole = check_plan(x, b);
     if (whole)
         run_copies(x, b);
     for (uint32_t i = b->span_count; whole && i > 0; i--)

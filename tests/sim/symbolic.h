@@ -39,9 +39,25 @@ struct executor symbolic_executor(struct symbolic *x);
 /* The model: prefix hash after one more token, the token it continues with, and
  * log-probabilities. */
 #define SYMBOLIC_EMPTY 0x9e3779b97f4a7c15u
-uint64_t symbolic_extend(uint64_t hash, int32_t token);
-int32_t symbolic_next(uint64_t hash, const struct sampling *sampling, const uint64_t *mask,
-                      uint32_t vocab_count);
-float symbolic_logprob(uint64_t hash, int32_t token);
+static inline uint64_t symbolic_extend(uint64_t hash, int32_t token)
+{
+    hash = (hash ^ ((uint64_t)(uint32_t)token + 0x632be59bd9b4e019u)) * 0xff51afd7ed558ccdu;
+    return hash ^ (hash >> 32);
+}
+
+static inline int32_t symbolic_next(uint64_t hash, const struct sampling *sampling,
+                                    const uint64_t *mask, uint32_t vocab_count)
+{
+    uint64_t key = symbolic_extend(hash ^ sampling->seed, (int32_t)sampling->choice);
+    uint32_t token = (uint32_t)((key >> 32) * vocab_count >> 32);
+    while (mask != NULL && (mask[token / 64] >> token % 64 & 1) == 0)
+        token = token + 1 < vocab_count ? token + 1 : 0;
+    return (int32_t)token;
+}
+
+static inline float symbolic_logprob(uint64_t hash, int32_t token)
+{
+    return -(float)(symbolic_extend(hash, token) >> 44) / 4096.0f;
+}
 
 #endif

@@ -45,6 +45,7 @@ struct client {
     uint64_t order;
     uint64_t hash;       /* of prompt and the tokens seen */
     uint32_t seen;       /* tokens */
+    int32_t last;        /* of them */
     uint64_t score_hash; /* of the prompt so far, as on_logits came */
     uint32_t scored;     /* calls of on_logits */
     bool cancelled;

@@ -46,13 +46,11 @@ static void run_batch(struct rig *r, const int32_t *tokens, uint32_t rows,
                       struct batch_output *outputs, uint32_t output_count,
                       struct batch_result *results)
 {
-    struct batch_span span = { 0, rows, 0, 0, r->blocks_per_sequence };
+    struct batch_span span = { 0, rows, 0, r->blocks_per_sequence, r->table };
     struct batch b = { .tokens = tokens,
                        .row_count = rows,
                        .spans = &span,
                        .span_count = 1,
-                       .blocks = r->table,
-                       .block_count = r->blocks_per_sequence,
                        .outputs = outputs,
                        .output_count = output_count };
     assert_int_equal(r->executor.run(r->executor.ctx, &b, results), RC_OK);
@@ -138,15 +136,13 @@ static void run_fork(struct kv_types types)
         memcpy(table, r.table, sizeof table);
         table[1] = r.table[r.blocks_per_sequence + 1];
         struct batch_copy copy = { r.table[1], table[1], pos - 32 + (pos == 32) };
-        struct batch_span span = { 0, n, pos, 0, 4 };
+        struct batch_span span = { 0, n, pos, 4, table };
         struct batch_output output = { .row = n - 1, .logits = true, .target = -1 };
         struct batch_result result;
         struct batch b = { .tokens = tokens + pos,
                            .row_count = n,
                            .spans = &span,
                            .span_count = 1,
-                           .blocks = table,
-                           .block_count = 4,
                            .copies = &copy,
                            .copy_count = 1,
                            .outputs = &output,
@@ -194,7 +190,9 @@ static void run_shared(struct kv_types types, uint32_t threads)
             memset(r.kv + r.table[i * r.blocks_per_sequence + b] * r.block_bytes, 0xff,
                    r.block_bytes);
     int32_t step_tokens[3] = { tokens[0][99], tokens[1][99], tokens[2][99] };
-    struct batch_span spans[3] = { { 0, 1, 99, 0, 4 }, { 1, 1, 99, 4, 4 }, { 2, 1, 99, 8, 4 } };
+    struct batch_span spans[3] = { { 0, 1, 99, 4, tables[0] },
+                                   { 1, 1, 99, 4, tables[1] },
+                                   { 2, 1, 99, 4, tables[2] } };
     struct batch_output outputs[3];
     struct batch_result results[3];
     for (uint32_t i = 0; i < 3; i++)
@@ -203,8 +201,6 @@ static void run_shared(struct kv_types types, uint32_t threads)
                        .row_count = 3,
                        .spans = spans,
                        .span_count = 3,
-                       .blocks = tables[0],
-                       .block_count = 12,
                        .outputs = outputs,
                        .output_count = 3 };
     for (uint32_t apart = 0; apart < 2; apart++) {

@@ -74,19 +74,14 @@ void rig_step(struct rig *r, const struct rig_part *parts, uint32_t count)
     struct batch_output *outputs = calloc(outputs_max, sizeof *outputs);
     struct batch_result *results = calloc(outputs_max, sizeof *results);
     must(tokens != NULL && spans != NULL && outputs != NULL && results != NULL);
-    struct batch b = { .step = r->step++,
-                       .tokens = tokens,
-                       .spans = spans,
-                       .span_count = count,
-                       .outputs = outputs,
-                       .blocks = r->table,
-                       .block_count = r->blocks_per_sequence * r->config.sequences };
+    struct batch b = {
+        .step = r->step++, .tokens = tokens, .spans = spans, .span_count = count, .outputs = outputs
+    };
     for (uint32_t i = 0; i < count; i++) {
         const struct rig_part *p = &parts[i];
         must(b.row_count + p->count <= rows_max);
-        spans[i] =
-            (struct batch_span){ b.row_count, p->count, p->pos,
-                                 p->sequence * r->blocks_per_sequence, r->blocks_per_sequence };
+        spans[i] = (struct batch_span){ b.row_count, p->count, p->pos, r->blocks_per_sequence,
+                                        r->table + p->sequence * r->blocks_per_sequence };
         for (uint32_t k = 0; k < p->count; k++) {
             tokens[b.row_count] = p->tokens[k];
             if (p->logits != NULL || p->logprobs != NULL) {
