@@ -153,7 +153,7 @@ static void test_fallback(void **state)
     chat_template_close(t);
 }
 
-/* Six million steps: too many for a probe, which gets a part of a render's, and not for a render. */
+/* Six million steps: too many for a probe, which gets a part of a render's; a render has more. */
 static void test_probes_share_one_budget(void **state)
 {
     (void)state;
