@@ -169,8 +169,9 @@ sim: $(B)/tests/sim/sim_test  ## Simulate scheduler and KV pool (SEED=N SECONDS=
 	$(Q)$< --seed $(SEED) --seconds $(SECONDS) $(SIMFLAGS)
 
 # What the targets need, and no more: a build of their own under the sanitizers of clang.
-FUZZ_SRC := $(wildcard core/*.c frontend/jinja/*.c) sched/priority.c $(addprefix frontend/,api/schema.c api/stop.c \
-	api/messages_body.c api/responses_body.c api/chat_template.c api/chat_messages.c http/http_head.c http/http_body.c)
+FUZZ_SRC := $(wildcard core/*.c frontend/jinja/*.c) sched/priority.c $(addprefix frontend/,api/schema.c \
+	api/schema_tokens.c api/api_error.c api/stop.c api/messages_body.c api/responses_body.c api/chat_template.c \
+	api/chat_messages.c http/http_head.c http/http_body.c)
 FUZZ_BIN := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/fuzz/*_fuzz.c)))
 $(FUZZ_BIN): $(B)/%: $(B)/%.o $(FUZZ_SRC:%.c=$(B)/%.o)
 	$(call say,LD,$@)

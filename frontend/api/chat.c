@@ -205,7 +205,7 @@ enum rc chat_prompt_of(struct chat_prompt *text, struct token_list *ids, const s
 {
     struct wishes w;
     if (!json_is_object(body))
-        return api_error_set(error, 400, "invalid_type", NULL, "the body must be an object");
+        return api_error_kind(error, NULL, "an object", body);
     enum rc rc = read_wishes(m, body, &w, error);
     if (rc == RC_OK)
         rc = render(text, ids, m, &w.request, error);
@@ -382,7 +382,7 @@ json_t *query_apply_template(const struct api_context *x, json_t *body, struct a
     struct token_list ids = { 0 };
     json_t *out = NULL;
     if (!json_is_object(body)) {
-        (void)api_error_set(error, 400, "invalid_type", NULL, "the body must be an object");
+        (void)api_error_kind(error, NULL, "an object", body);
         return NULL;
     }
     if (chat_prompt_of(&prompt, &ids, x->chat, body, error) == RC_OK) {

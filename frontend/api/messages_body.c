@@ -175,7 +175,7 @@ enum rc messages_body(json_t **out, json_t *body, struct api_error *error)
     struct work w = { .error = error, .field = "messages" };
     *out = NULL;
     if (!json_is_object(body))
-        return api_error_set(error, 400, "invalid_type", NULL, "the body must be an object");
+        return api_error_kind(error, NULL, "an object", body);
     json_t *own = json_object();
     w.turns = json_array();
     enum rc rc = add_messages(&w, body);

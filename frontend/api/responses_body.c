@@ -177,7 +177,7 @@ enum rc responses_body(json_t **out, json_t *body, struct api_error *error)
     struct work w = { .error = error, .field = "input" };
     *out = NULL;
     if (!json_is_object(body))
-        return api_error_set(error, 400, "invalid_type", NULL, "the body must be an object");
+        return api_error_kind(error, NULL, "an object", body);
     enum rc rc = check_refused(body, error);
     if (rc != RC_OK)
         return rc;

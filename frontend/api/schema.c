@@ -2,10 +2,9 @@
 /* schema - a table for the fields that are one number or switch, a function for each other one.
  * Ranges are in the table with both ends, so that no number reaches the engine unchecked; the
  * sampler's own check follows and can only agree. */
-#include "frontend/api/schema.h"
+#include "frontend/api/schema_impl.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -13,119 +12,6 @@
 #include "core/hash.h"
 #include "core/mem.h"
 #include "core/str.h"
-
-/* Messages quote what came in, and may cut it: what is no UTF-8 becomes '?'. */
-static void keep_utf8(char *text)
-{
-    for (size_t left = strlen(text); left > 0;) {
-        struct utf8_step step = utf8_decode(text, left);
-        if (step.state != UTF8_OK)
-            memset(text, '?', step.len);
-        text += step.len;
-        left -= step.len;
-    }
-}
-
-enum rc api_error_set(struct api_error *e, int status, const char *code, const char *param,
-                      const char *fmt, ...)
-{
-    struct fault f;
-    char raw[sizeof f.text];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(raw, sizeof raw, fmt, args);
-    va_end(args);
-    enum rc rc = fault_set(&f, RC_INVALID, "%s", raw);
-    *e = (struct api_error){ .status = status, .code = code };
-    e->type = status == 401   ? "authentication_error"
-              : status == 403 ? "permission_error"
-              : status == 404 ? "not_found_error"
-              : status == 429 ? "rate_limit_error"
-              : status == 501 ? "not_supported_error"
-              : status == 503 ? "unavailable_error"
-              : status >= 500 ? "server_error"
-                              : "invalid_request_error";
-    snprintf(e->param, sizeof e->param, "%s", param != NULL ? param : "");
-    memcpy(e->message, f.text, sizeof e->message);
-    keep_utf8(e->message);
-    return rc;
-}
-
-void api_error_rename(struct api_error *e, const char *from, const char *to)
-{
-    char rest[sizeof e->message];
-    size_t len = strlen(from);
-    if (strcmp(e->param, from) != 0)
-        return;
-    snprintf(e->param, sizeof e->param, "%s", to);
-    if (strncmp(e->message, from, len) != 0)
-        return;
-    memcpy(rest, e->message + len, sizeof rest - len);
-    snprintf(e->message, sizeof e->message, "%s%.*s", to, (int)(sizeof rest - 1 - strlen(to)),
-             rest);
-}
-
-void api_error_retell(struct api_error *e, const char *to, const char *first)
-{
-    char rest[sizeof e->message], turn[48];
-    unsigned i = 0;
-    int used = 0;
-    if (strcmp(e->param, "messages") != 0)
-        return;
-    if (sscanf(e->message, "messages[%u]%n", &i, &used) != 1 || used == 0) {
-        api_error_rename(e, "messages", to);
-        return;
-    }
-    memcpy(rest, e->message + used, sizeof rest - (size_t)used);
-    bool front = first != NULL && i == 0;
-    snprintf(e->param, sizeof e->param, "%s", front ? first : to);
-    if (front)
-        snprintf(turn, sizeof turn, "%s", first);
-    else
-        snprintf(turn, sizeof turn, "%s[%u]", to, i - (first != NULL));
-    snprintf(e->message, sizeof e->message, "%s%.*s", turn, (int)(sizeof rest - 1 - strlen(turn)),
-             rest);
-}
-
-json_t *api_error_json(const struct api_error *e)
-{
-    json_t *param = e->param[0] != '\0' ? json_string(e->param) : json_null();
-    json_t *out = json_pack("{s:s%, s:s, s:o, s:s}", "message", e->message, strlen(e->message),
-                            "type", e->type, "param", param, "code", e->code);
-    if (out != NULL && e->context_tokens != 0) {
-        json_object_set_new(out, "n_prompt_tokens", json_integer(e->prompt_tokens));
-        json_object_set_new(out, "n_ctx", json_integer(e->context_tokens));
-    }
-    return out;
-}
-
-static const char *kind_name(const json_t *v)
-{
-    switch (json_typeof(v)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "a list";
-    case JSON_STRING:
-        return "a string";
-    case JSON_INTEGER:
-        return "a whole number";
-    case JSON_REAL:
-        return "a fraction";
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return "true or false";
-    case JSON_NULL:
-        break;
-    }
-    return "null";
-}
-
-static enum rc say_kind(struct api_error *e, const char *field, const char *right, const json_t *v)
-{
-    return api_error_set(e, 400, "invalid_type", field, "%s must be %s, not %s", field, right,
-                         kind_name(v));
-}
 
 /* A whole number, also when it is written 4.0. */
 static bool whole_number(const json_t *v, int64_t *out)
@@ -223,7 +109,7 @@ static enum rc take_field(struct completion_params *p, const struct field *f, co
     void *at = (char *)p + f->offset;
     if (f->kind == FIELD_BOOL) {
         if (!json_is_boolean(v))
-            return say_kind(e, f->name, "true or false", v);
+            return api_error_kind(e, f->name, "true or false", v);
         *(bool *)at = json_is_true(v);
         return RC_OK;
     }
@@ -231,11 +117,11 @@ static enum rc take_field(struct completion_params *p, const struct field *f, co
     double real;
     if (f->kind == FIELD_WHOLE) {
         if (!whole_number(v, &whole))
-            return say_kind(e, f->name, "a whole number", v);
+            return api_error_kind(e, f->name, "a whole number", v);
         real = (double)whole;
     } else {
         if (!json_is_number(v))
-            return say_kind(e, f->name, "a number", v);
+            return api_error_kind(e, f->name, "a number", v);
         real = json_number_value(v);
     }
     bool low = f->above_min ? !(real > f->min) : !(real >= f->min);
@@ -251,17 +137,10 @@ static enum rc take_field(struct completion_params *p, const struct field *f, co
     return RC_OK;
 }
 
-/* An absent or null field is NULL. */
-static const json_t *get(const json_t *body, const char *name)
-{
-    const json_t *v = json_object_get(body, name);
-    return json_is_null(v) ? NULL : v;
-}
-
 static enum rc take_stop_text(struct completion_params *p, const json_t *v, struct api_error *e)
 {
     if (!json_is_string(v))
-        return say_kind(e, "stop", "a string or a list of strings", v);
+        return api_error_kind(e, "stop", "a string or a list of strings", v);
     size_t len = json_string_length(v);
     if (len == 0 || len > STOP_TEXT_BYTES_MAX)
         return api_error_set(e, 400, "invalid_value", "stop", "stop: a stop text has 1 to %u bytes",
@@ -284,147 +163,12 @@ static enum rc take_stop(struct completion_params *p, const json_t *v, struct ap
     return rc;
 }
 
-static enum rc take_id(int32_t *out, const char *field, const json_t *v, uint32_t vocab_count,
-                       struct api_error *e)
-{
-    if (!json_is_integer(v))
-        return say_kind(e, field, "token ids", v);
-    json_int_t id = json_integer_value(v);
-    if (id < 0 || id >= (json_int_t)vocab_count)
-        return api_error_set(e, 400, "invalid_value", field,
-                             "%s: token %lld is not in the vocabulary of %u", field, (long long)id,
-                             vocab_count);
-    *out = (int32_t)id;
-    return RC_OK;
-}
-
-static enum rc take_stop_ids(struct completion_params *p, const json_t *v, uint32_t vocab_count,
-                             struct api_error *e)
-{
-    if (!json_is_array(v))
-        return say_kind(e, "stop_token_ids", "a list of token ids", v);
-    if (json_array_size(v) > STOP_IDS_MAX)
-        return api_error_set(e, 400, "invalid_value", "stop_token_ids",
-                             "stop_token_ids: at most %u ids", STOP_IDS_MAX);
-    enum rc rc = RC_OK;
-    p->stop_id_count = 0;
-    for (size_t i = 0; i < json_array_size(v) && rc == RC_OK; i++)
-        rc = take_id(&p->stop_ids[p->stop_id_count++], "stop_token_ids", json_array_get(v, i),
-                     vocab_count, e);
-    return rc;
-}
-
-static enum rc add_bias(struct completion_params *p, const char *key, const json_t *v,
-                        uint32_t vocab_count, struct api_error *e)
-{
-    uint32_t id;
-    if (!str_parse_u32(str_of(key), 0, vocab_count - 1, &id))
-        return api_error_set(e, 400, "invalid_value", "logit_bias",
-                             "logit_bias: '%.40s' is no token id below %u", key, vocab_count);
-    float bias = -INFINITY; /* false: never */
-    if (json_is_number(v))
-        bias = (float)fmax(-100.0, fmin(100.0, json_number_value(v)));
-    else if (!json_is_false(v))
-        return say_kind(e, "logit_bias", "a map of token ids to numbers from -100 to 100", v);
-    p->bias[p->sampling.bias_count++] = (struct logit_bias){ (int32_t)id, bias };
-    return RC_OK;
-}
-
-/* {"id": bias}, or [[id, bias]] as llama.cpp takes it. */
-static enum rc take_bias(struct completion_params *p, json_t *v, uint32_t vocab_count,
-                         struct api_error *e)
-{
-    if (!json_is_object(v) && !json_is_array(v))
-        return say_kind(e, "logit_bias", "a map of token ids to numbers from -100 to 100", v);
-    size_t count = json_is_object(v) ? json_object_size(v) : json_array_size(v);
-    if (count > LOGIT_BIAS_MAX)
-        return api_error_set(e, 400, "invalid_value", "logit_bias",
-                             "logit_bias: at most %u entries", LOGIT_BIAS_MAX);
-    mem_free(p->bias);
-    p->bias = mem_alloc_array(count, sizeof *p->bias);
-    p->sampling.bias = p->bias;
-    p->sampling.bias_count = 0;
-    if (p->bias == NULL)
-        return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
-    enum rc rc = RC_OK;
-    if (json_is_object(v)) {
-        for (void *it = json_object_iter(v); it != NULL && rc == RC_OK;
-             it = json_object_iter_next(v, it))
-            rc = add_bias(p, json_object_iter_key(it), json_object_iter_value(it), vocab_count, e);
-        return rc;
-    }
-    for (size_t i = 0; i < count && rc == RC_OK; i++) {
-        const json_t *pair = json_array_get(v, i);
-        char key[24];
-        if (!json_is_integer(json_array_get(pair, 0)) || json_array_size(pair) != 2)
-            return say_kind(e, "logit_bias", "a list of [token id, number]", pair);
-        snprintf(key, sizeof key, "%lld", (long long)json_integer_value(json_array_get(pair, 0)));
-        rc = add_bias(p, key, json_array_get(pair, 1), vocab_count, e);
-    }
-    return rc;
-}
-
-static enum rc take_id_prompt(struct prompt *out, const char *field, const json_t *v,
-                              uint32_t vocab_count, struct api_error *e)
-{
-    size_t count = json_array_size(v);
-    if (count == 0)
-        return api_error_set(e, 400, "invalid_value", field, "%s: an empty list", field);
-    out->ids = mem_alloc_array(count, sizeof *out->ids);
-    if (out->ids == NULL)
-        return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
-    out->id_count = (uint32_t)count;
-    enum rc rc = RC_OK;
-    for (size_t i = 0; i < count && rc == RC_OK; i++)
-        rc = take_id(&out->ids[i], field, json_array_get(v, i), vocab_count, e);
-    return rc;
-}
-
-static enum rc take_one_prompt(struct prompt *out, const char *field, const json_t *v,
-                               uint32_t vocab_count, struct api_error *e)
-{
-    if (json_is_array(v))
-        return take_id_prompt(out, field, v, vocab_count, e);
-    if (!json_is_string(v))
-        return say_kind(e, field, "a string, a list of strings, of token ids or of such lists", v);
-    *out = (struct prompt){ .text = json_string_value(v), .len = json_string_length(v) };
-    return RC_OK;
-}
-
-static enum rc take_prompt(struct completion_params *p, uint32_t vocab_count, struct api_error *e)
-{
-    const char *field = p->prompt_field;
-    const json_t *v = get(p->body, field);
-    if (v == NULL)
-        return api_error_set(e, 400, "missing_field", field, "%s is missing", field);
-    const json_t *first = json_array_get(v, 0);
-    bool several = json_is_string(first) || json_is_array(first);
-    size_t count = several ? json_array_size(v) : 1;
-    if (p->kind == API_EMBEDDINGS && count > EMBEDDINGS_MAX)
-        return api_error_set(e, 400, "invalid_value", field, "%s: %zu are more than %u at once",
-                             field, count, EMBEDDINGS_MAX);
-    if (p->kind != API_EMBEDDINGS && count * p->n > CHOICES_MAX)
-        return api_error_set(e, 400, "invalid_value", field,
-                             "%s: %zu prompts times n %u are more than %u choices", field, count,
-                             p->n, CHOICES_MAX);
-    p->prompts = mem_alloc_array(count, sizeof *p->prompts);
-    if (p->prompts == NULL)
-        return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
-    enum rc rc = RC_OK;
-    for (size_t i = 0; i < count && rc == RC_OK; i++) {
-        p->prompt_count++;
-        rc = take_one_prompt(&p->prompts[i], field, several ? json_array_get(v, i) : v, vocab_count,
-                             e);
-    }
-    return rc;
-}
-
 /* Fields that are accepted only while they ask for nothing special. */
 static enum rc check_refused(const struct completion_params *p, const json_t *body,
                              struct api_error *e)
 {
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        const json_t *v = get(body, refused[i]);
+        const json_t *v = schema_get(body, refused[i]);
         bool asks = v != NULL && !json_is_false(v) &&
                     !(json_is_string(v) && json_string_length(v) == 0) &&
                     !(json_is_array(v) && json_array_size(v) == 0) &&
@@ -433,7 +177,8 @@ static enum rc check_refused(const struct completion_params *p, const json_t *bo
             return api_error_set(e, 400, "not_supported", refused[i], "%s is not supported",
                                  refused[i]);
     }
-    const json_t *best_of = get(body, "best_of"), *format = get(body, "response_format");
+    const json_t *best_of = schema_get(body, "best_of"),
+                 *format = schema_get(body, "response_format");
     if (best_of != NULL && json_integer_value(best_of) != p->n)
         return api_error_set(e, 400, "not_supported", "best_of", "best_of must be equal to n (%u)",
                              p->n);
@@ -441,7 +186,7 @@ static enum rc check_refused(const struct completion_params *p, const json_t *bo
     if (format != NULL && (type == NULL || strcmp(type, "text") != 0))
         return api_error_set(e, 400, "not_supported", "response_format",
                              "response_format: only {\"type\": \"text\"} is supported");
-    const json_t *echo = get(body, "echo");
+    const json_t *echo = schema_get(body, "echo");
     if (p->kind != API_COMPLETIONS && json_is_true(echo))
         return api_error_set(e, 400, "not_supported", "echo", "echo is for /v1/completions");
     if (p->max_tokens >= 0 && p->min_tokens > p->max_tokens)
@@ -455,18 +200,18 @@ static enum rc take_stream_options(struct completion_params *p, const json_t *v,
                                    struct api_error *e)
 {
     if (!json_is_object(v))
-        return say_kind(e, "stream_options", "an object", v);
+        return api_error_kind(e, "stream_options", "an object", v);
     struct {
         const char *name;
         bool *out;
     } switches[] = { { "include_usage", &p->include_usage },
                      { "continuous_usage_stats", &p->continuous_usage } };
     for (int i = 0; i < 2; i++) {
-        const json_t *on = get(v, switches[i].name);
+        const json_t *on = schema_get(v, switches[i].name);
         char name[48];
         snprintf(name, sizeof name, "stream_options.%s", switches[i].name);
         if (on != NULL && !json_is_boolean(on))
-            return say_kind(e, name, "true or false", on);
+            return api_error_kind(e, name, "true or false", on);
         *switches[i].out = json_is_true(on);
     }
     return RC_OK;
@@ -511,7 +256,7 @@ static int64_t draw_seed(void)
 static enum rc take_salt(struct completion_params *p, const json_t *v, struct api_error *e)
 {
     if (!json_is_string(v))
-        return say_kind(e, "cache_salt", "a string", v);
+        return api_error_kind(e, "cache_salt", "a string", v);
     if (json_string_length(v) == 0 || json_string_length(v) > SALT_BYTES_MAX)
         return api_error_set(e, 400, "invalid_value", "cache_salt", "cache_salt: 1 to %u bytes",
                              SALT_BYTES_MAX);
@@ -530,11 +275,11 @@ static enum rc take_samplers(struct completion_params *p, const json_t *v, struc
     bool on[COUNT] = { false };
     size_t from = 0;
     if (!json_is_array(v))
-        return say_kind(e, "samplers", "a list of names", v);
+        return api_error_kind(e, "samplers", "a list of names", v);
     for (size_t i = 0; i < json_array_size(v); i++) {
         const char *name = json_string_value(json_array_get(v, i));
         if (name == NULL)
-            return say_kind(e, "samplers", "a list of names", json_array_get(v, i));
+            return api_error_kind(e, "samplers", "a list of names", json_array_get(v, i));
         if (strcmp(name, "dry") == 0 || strcmp(name, "xtc") == 0 ||
             strcmp(name, "top_n_sigma") == 0)
             continue; /* what they do is off, or refused by its own field */
@@ -569,10 +314,10 @@ static enum rc take_stops(struct completion_params *p, uint32_t vocab_count, str
 {
     const json_t *v;
     enum rc rc = RC_OK;
-    if ((v = get(p->body, "stop")) != NULL)
+    if ((v = schema_get(p->body, "stop")) != NULL)
         rc = take_stop(p, v, e);
-    if (rc == RC_OK && (v = get(p->body, "stop_token_ids")) != NULL)
-        rc = take_stop_ids(p, v, vocab_count, e);
+    if (rc == RC_OK && (v = schema_get(p->body, "stop_token_ids")) != NULL)
+        rc = schema_take_stop_ids(p, v, vocab_count, e);
     return rc;
 }
 
@@ -583,7 +328,8 @@ static enum rc take_text_fields(struct completion_params *p, uint32_t vocab_coun
     const json_t *v;
     enum rc rc = RC_OK;
     for (size_t i = 0; i < sizeof fields / sizeof fields[0] && rc == RC_OK; i++)
-        if ((fields[i].on >> p->kind & 1u) != 0 && (v = get(p->body, fields[i].name)) != NULL)
+        if ((fields[i].on >> p->kind & 1u) != 0 &&
+            (v = schema_get(p->body, fields[i].name)) != NULL)
             rc = take_field(p, &fields[i], v, e);
     if (rc == RC_OK && p->kind == API_CHAT)
         rc = settle_chat_logprobs(p, e);
@@ -593,11 +339,11 @@ static enum rc take_text_fields(struct completion_params *p, uint32_t vocab_coun
         p->sampling.top_k = 0;
     if (rc == RC_OK)
         rc = take_stops(p, vocab_count, e);
-    if (rc == RC_OK && (v = get(p->body, "stream_options")) != NULL)
+    if (rc == RC_OK && (v = schema_get(p->body, "stream_options")) != NULL)
         rc = take_stream_options(p, v, e);
-    if (rc == RC_OK && get(p->body, "logit_bias") != NULL)
-        rc = take_bias(p, json_object_get(p->body, "logit_bias"), vocab_count, e);
-    if (rc == RC_OK && (v = get(p->body, "samplers")) != NULL)
+    if (rc == RC_OK && schema_get(p->body, "logit_bias") != NULL)
+        rc = schema_take_bias(p, json_object_get(p->body, "logit_bias"), vocab_count, e);
+    if (rc == RC_OK && (v = schema_get(p->body, "samplers")) != NULL)
         rc = take_samplers(p, v, e);
     return rc == RC_OK ? check_refused(p, p->body, e) : rc;
 }
@@ -605,23 +351,23 @@ static enum rc take_text_fields(struct completion_params *p, uint32_t vocab_coun
 /* What says how a prompt becomes an embedding. */
 static enum rc take_embedding_fields(struct completion_params *p, struct api_error *e)
 {
-    const json_t *v = get(p->body, "encoding_format");
+    const json_t *v = schema_get(p->body, "encoding_format");
     const char *word = json_string_value(v);
     if (v != NULL && word == NULL)
-        return say_kind(e, "encoding_format", "a string", v);
+        return api_error_kind(e, "encoding_format", "a string", v);
     p->base64 = word != NULL && strcmp(word, "base64") == 0;
     if (word != NULL && !p->base64 && strcmp(word, "float") != 0)
         return api_error_set(e, 400, "invalid_value", "encoding_format",
                              "encoding_format must be float or base64");
-    if (get(p->body, "dimensions") != NULL)
+    if (schema_get(p->body, "dimensions") != NULL)
         return api_error_set(e, 400, "not_supported", "dimensions",
                              "dimensions is not supported: embeddings are as wide as the model");
-    v = get(p->body, "pooling");
+    v = schema_get(p->body, "pooling");
     word = json_string_value(v);
     if (v == NULL)
         return RC_OK;
     if (word == NULL)
-        return say_kind(e, "pooling", "a string", v);
+        return api_error_kind(e, "pooling", "a string", v);
     p->pooling = strcmp(word, "mean") == 0   ? POOLING_MEAN
                  : strcmp(word, "last") == 0 ? POOLING_LAST
                                              : POOLING_NONE;
@@ -636,10 +382,10 @@ static enum rc take_body(struct completion_params *p, uint32_t vocab_count, stru
     bool text = p->kind != API_EMBEDDINGS;
     enum rc rc = text ? take_text_fields(p, vocab_count, e) : take_embedding_fields(p, e);
     if (rc == RC_OK && p->kind != API_CHAT)
-        rc = take_prompt(p, vocab_count, e);
-    if (rc == RC_OK && (v = get(p->body, "priority")) != NULL)
+        rc = schema_take_prompt(p, vocab_count, e);
+    if (rc == RC_OK && (v = schema_get(p->body, "priority")) != NULL)
         rc = take_priority(p, v, e);
-    if (rc == RC_OK && (v = get(p->body, "cache_salt")) != NULL)
+    if (rc == RC_OK && (v = schema_get(p->body, "cache_salt")) != NULL)
         rc = take_salt(p, v, e);
     if (p->seed == -1)
         p->seed = draw_seed();
@@ -659,20 +405,6 @@ struct completion_params completion_params_default(void)
         .max_tokens = 16,
         .logprobs = -1,
     };
-}
-
-static enum rc copy_bias(struct completion_params *p, struct api_error *e)
-{
-    const struct logit_bias *from = p->sampling.bias;
-    p->bias = NULL;
-    if (p->sampling.bias_count == 0)
-        return RC_OK;
-    p->bias = mem_alloc_array(p->sampling.bias_count, sizeof *p->bias);
-    if (p->bias == NULL)
-        return api_error_set(e, 500, "out_of_memory", NULL, "out of memory");
-    memcpy(p->bias, from, p->sampling.bias_count * sizeof *from);
-    p->sampling.bias = p->bias;
-    return RC_OK;
 }
 
 static enum rc open_params(struct completion_params *out, json_t *body, enum api_kind kind,
@@ -697,9 +429,8 @@ static enum rc open_params(struct completion_params *out, json_t *body, enum api
     out->prompt_count = 0;
     out->bias = NULL;
     if (!json_is_object(body))
-        return api_error_set(error, 400, "invalid_type", NULL, "the body must be an object, not %s",
-                             kind_name(body));
-    enum rc rc = copy_bias(out, error);
+        return api_error_kind(error, NULL, "an object", body);
+    enum rc rc = schema_copy_bias(out, error);
     if (rc == RC_OK) {
         out->body = json_incref(body);
         rc = take_body(out, vocab_count, error);

@@ -17,33 +17,10 @@
 
 #include <jansson.h>
 
-#include "core/err.h"
 #include "core/limits.h"
 #include "core/sampling.h"
+#include "frontend/api/api_error.h"
 #include "sched/request.h"
-
-struct api_error {
-    int status;              /* HTTP status */
-    const char *type;        /* "invalid_request_error" */
-    const char *code;        /* "invalid_value", "context_length_exceeded" */
-    char param[48];          /* the field, "" when there is none */
-    char message[240];       /* one line */
-    uint32_t prompt_tokens;  /* with context_length_exceeded: the prompt's, */
-    uint32_t context_tokens; /* and the limit */
-};
-
-/* api_error_set - fills e; the message as printf does. Always RC_INVALID. */
-enum rc api_error_set(struct api_error *e, int status, const char *code, const char *param,
-                      const char *fmt, ...) ATTR_PRINTF(5, 6);
-
-/* For a body that was rewritten: api_error_rename - what is said of field `from` is said of `to`.
- * api_error_retell - what is said of messages[i] is said of to[i]; with `first` it is said of that
- * field for i = 0, a turn that was put in front, and of to[i - 1] else. */
-void api_error_rename(struct api_error *e, const char *from, const char *to);
-void api_error_retell(struct api_error *e, const char *to, const char *first);
-
-/* api_error_json - {"message","type","param","code"} as a new reference; NULL without memory. */
-json_t *api_error_json(const struct api_error *e);
 
 struct prompt {
     const char *text; /* NULL: ids */

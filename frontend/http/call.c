@@ -120,7 +120,7 @@ void call_work(void *item)
     if (body == NULL)
         ;
     else if (!json_is_object(body))
-        api_error_set(&call->error, 400, "invalid_type", NULL, "the body must be an object");
+        api_error_kind(&call->error, NULL, "an object", body);
     else if (!check_model(call, body))
         ;
     else if (call->route->query != NULL)
