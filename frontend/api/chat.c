@@ -160,6 +160,9 @@ static enum rc read_wishes(const struct chat_model *m, json_t *body, struct wish
     *w = (struct wishes){ .parallel = true };
     w->request.messages = get(body, "messages");
     w->request.documents = get(body, "documents");
+    if (get(body, "chat_template") != NULL)
+        return api_error_set(error, 400, "not_supported", "chat_template",
+                             "chat_template is not supported: the server's own is used");
     if (w->request.messages == NULL)
         return api_error_set(error, 400, "missing_field", "messages", "messages is missing");
     enum rc rc = read_tools(body, &w->request.tools, error);

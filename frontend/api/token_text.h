@@ -24,6 +24,9 @@ enum rc text_append_valid(struct text *out, const char *bytes, size_t len) ATTR_
  */
 bool token_text(const struct tokenizer *t, int32_t id, struct text *out);
 
+/* token_piece_json - a token as a string, or as a list of its bytes where they are no text. */
+json_t *token_piece_json(const struct tokenizer *t, int32_t id);
+
 json_t *logprob_json(float value);
 
 /* token_json - {"token", "logprob", "bytes"}, and "id" where a dialect has it; key is scratch. */

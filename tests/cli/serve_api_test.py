@@ -131,10 +131,50 @@ def test_tokenize_and_back():
     check(plain["count"] > ids["count"])
     pieces = server().post("/tokenize", {"content": text, "with_pieces": True}).json["tokens"]
     equal([p["id"] for p in pieces], ids["tokens"])
+    joined = b"".join(p.encode() if isinstance(p, str) else bytes(p)
+                      for p in [p["piece"] for p in pieces])
+    equal(joined.decode(), text)
+    check(any(isinstance(p["piece"], list) for p in pieces))  # parts of a character are bytes
+    texts = server().post("/tokenize", {"prompt": text, "return_token_strs": True}).json
+    equal((texts["tokens"], len(texts["token_strs"])), (ids["tokens"], ids["count"]))
+    check(texts["token_strs"][0] in text and "token_strs" not in ids)
     for body in [{}, {"content": 3}, {"content": "x", "add_special": 1}]:
         equal(server().post("/tokenize", body).status, 400)
     for body in [{}, {"tokens": "x"}, {"tokens": [99999]}, {"tokens": [-1]}, {"tokens": ["a"]}]:
         equal(server().post("/detokenize", body).status, 400)
+
+
+def test_tokenize_a_conversation():
+    turns = [{"role": "system", "content": "be <|im_end|> brief"},
+             {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+             {"role": "assistant", "content": "Yo"}]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    lengths = set()
+    for more in [{}, {"tools": tools}, {"add_generation_prompt": False},
+                 {"add_generation_prompt": False, "continue_final_message": True},
+                 {"chat_template_kwargs": {"enable_thinking": False}}]:
+        ids = server().post("/tokenize", {"messages": turns, **more})
+        equal((ids.status, sorted(ids.json)), (200, ["count", "max_model_len", "tokens"]))
+        shown = server().post("/apply-template", {"messages": turns, **more}).json
+        equal((ids.json["tokens"], ids.json["count"]), (shown["tokens"], len(shown["tokens"])))
+        lengths.add(ids.json["count"])
+    check(len(lengths) >= 4, lengths)  # each of them asks for something else
+    same = server().post("/tokenize", {"messages": turns, "add_special_tokens": True,
+                                       "return_token_strs": True, "content": None}).json
+    equal("".join(same["token_strs"]), server().post("/apply-template",
+                                                     {"messages": turns}).json["prompt"])
+    run = server().post("/v1/chat/completions", {"messages": turns, "max_tokens": 1}).json
+    equal(run["usage"]["prompt_tokens"], same["count"])
+    for more, field in [({"messages": 3}, "messages"), ({"messages": [{}]}, "messages[0].role"),
+                        ({"prompt": "x"}, "prompt"), ({"content": "x"}, "content"),
+                        ({"add_generation_prompt": 1}, "add_generation_prompt"),
+                        ({"continue_final_message": "x"}, "continue_final_message"),
+                        ({"tools": 3}, "tools"), ({"add_special_tokens": 1}, "add_special_tokens"),
+                        ({"return_token_strs": 0}, "return_token_strs"),
+                        ({"chat_template_kwargs": []}, "chat_template_kwargs"),
+                        ({"chat_template": "x"}, "chat_template")]:
+        r = server().post("/tokenize", {"messages": turns, **more})
+        equal((r.status, field in r.error["message"]), (400, True), field, r.text)
 
 
 def test_what_is_asked_without_a_body():

@@ -43,7 +43,8 @@ PARTS = {
         {"input": "x", "max_output_tokens": 2},
         "input instructions max_output_tokens stream temperature top_p tools tool_choice "
         "previous_response_id top_logprobs parallel_tool_calls conversation background"),
-    "/tokenize": ({"content": "x"}, "content add_special parse_special with_pieces"),
+    "/tokenize": ({"content": "x"}, "content add_special parse_special with_pieces "
+                  "return_token_strs messages"),
     "/detokenize": ({"tokens": [300]}, "tokens"),
     "/apply-template": ({"messages": USER}, "messages tools"),
     "/v1/messages/count_tokens": ({"messages": USER}, "messages system tools"),
