@@ -34,7 +34,8 @@ enum rc generation_open(struct generation *g, const struct tokenizer *t,
                         const struct completion_params *p, const struct request_params *r,
                         struct fault *fault)
 {
-    *g = (struct generation){ .include_stop_text = p->include_stop_text };
+    *g = (struct generation){ .include_stop_text = p->include_stop_text,
+                              .min_tokens = r->min_tokens };
     detok_open(&g->detok, t, true, false);
     detok_show(&g->detok, p->shown_ids, p->shown_id_count);
     memcpy(g->stop_ids, r->stop_ids, sizeof g->stop_ids);
@@ -97,6 +98,7 @@ static enum rc take_token(struct generation *g, int32_t token)
     for (uint32_t i = 0; i < g->stop_id_count; i++)
         if (g->stop_ids[i] == token)
             return rc;
+    g->stop.deaf = g->token_count <= g->min_tokens;
     if (rc == RC_OK)
         rc = detok_push(&g->detok, token, &g->piece);
     return rc == RC_OK ? pass_piece(g) : rc;

@@ -31,6 +31,7 @@ struct generation {
     uint32_t token_count; /* taken so far: the completion's length */
     int32_t stop_ids[STOP_IDS_MAX];
     uint32_t stop_id_count;
+    uint32_t min_tokens; /* a stop text that ends in these is none */
     bool include_stop_text;
     bool closed; /* generation_finish */
     bool ended;

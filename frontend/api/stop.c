@@ -57,6 +57,8 @@ static void feed(struct stop *s, char c)
     for (uint32_t i = 0; i < s->count; i++) {
         struct stop_pattern *p = &s->patterns[i];
         p->matched = step(p, p->matched, c);
+        if (p->matched == p->len && s->deaf)
+            p->matched = p->fallback[p->len - 1];
         if (p->matched == p->len && p->len > s->hit_len) {
             s->hit = true;
             s->hit_text = p->text;

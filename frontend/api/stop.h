@@ -31,6 +31,7 @@ struct stop {
     struct stop_pattern patterns[STOP_TEXTS_MAX];
     uint32_t count;
     uint32_t longest;     /* pattern whose beginning is withheld */
+    bool deaf;            /* what is complete now does not count */
     bool hit;             /* a stop text was complete: */
     const char *hit_text; /* this one */
     uint32_t hit_len;

@@ -120,6 +120,23 @@ def test_seeds_are_drawn_and_reported():
         equal(again["choices"], d["choices"])
 
 
+def test_stop_texts_wait_for_min_tokens():
+    body = {"prompt": "Hello", "max_tokens": 24, "temperature": 0.8, "ignore_eos": True}
+    whole = complete(**body, logprobs=0).json["choices"][0]
+    offsets = whole["logprobs"]["text_offset"] + [len(whole["text"])]
+    later = 0
+    for least in [0, 1, 5, 12, 24]:
+        for char in sorted(set(whole["text"][:8])):
+            at = next((i for i, c in enumerate(whole["text"])
+                       if c == char and i >= offsets[least]), len(whole["text"]))
+            later += at > whole["text"].index(char)
+            for stream in [False, True]:
+                r = complete(**body, stop=char, min_tokens=least, stream=stream)
+                text = text_of(r.events) if stream else r.json["choices"][0]["text"]
+                equal(text, whole["text"][:at], least, char)
+    check(later > 5, later)
+
+
 def test_tokenize_and_back():
     text = "Hello <|endoftext|> w\u00f6rld \U0001f642"
     for body in [{"content": text}, {"prompt": text}]:

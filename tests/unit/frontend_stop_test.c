@@ -50,6 +50,37 @@ static void test_stop_first_end_wins(void **state)
     check(LIST("d", "abcd", "cd"), LIST("xabcd"), LIST("x"), true); /* together: the longest */
 }
 
+/* What ends while nothing counts is no stop, what only begins there is one; its end may begin the
+ * next. */
+static void test_stop_that_does_not_count_yet(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *early, *late, *before, *after;
+        bool hit;
+    } rows[] = {
+        { "ab", "xabab", "cab", "xabab", "xababc", true },
+        { "abc", "abcab", "cd", "abc", "abc", true },
+        { "aa", "aaaa", "b", "aaa", "aaaab", false },
+        { "aa", "aaaa", "ab", "aaa", "aaa", true },
+        { "a", "aaa", "", "aaa", "aaa", false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stop s;
+        struct text out = { 0 };
+        open_stop(&s, LIST(rows[i].pattern));
+        s.deaf = true;
+        assert_int_equal(stop_push(&s, rows[i].early, strlen(rows[i].early), &out), RC_OK);
+        assert_string_equal(out.data, rows[i].before);
+        s.deaf = false;
+        assert_int_equal(stop_push(&s, rows[i].late, strlen(rows[i].late), &out), RC_OK);
+        assert_string_equal(out.data, rows[i].after);
+        assert_int_equal(s.hit, rows[i].hit);
+        text_close(&out);
+        stop_close(&s);
+    }
+}
+
 static void test_stop_flush_gives_what_was_held(void **state)
 {
     (void)state;
@@ -159,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stop_over_token_boundaries),
         cmocka_unit_test(test_stop_first_end_wins),
+        cmocka_unit_test(test_stop_that_does_not_count_yet),
         cmocka_unit_test(test_stop_flush_gives_what_was_held),
         cmocka_unit_test(test_stop_refuses_bad_patterns),
         cmocka_unit_test(test_stop_random_streams),
