@@ -254,11 +254,13 @@ static void seal(struct block_table *t, struct kvpool *p, uint32_t i)
 
 void prefix_commit(struct block_table *t, struct kvpool *p, uint32_t begin, uint32_t computed)
 {
-    for (uint32_t i = begin / KV_BLOCK_TOKENS; i * KV_BLOCK_TOKENS < computed; i++) {
+    uint32_t whole = computed / KV_BLOCK_TOKENS;
+    if (computed % KV_BLOCK_TOKENS != 0)
+        p->blocks[t->blocks[whole]].valid = (uint8_t)(computed % KV_BLOCK_TOKENS);
+    for (uint32_t i = begin / KV_BLOCK_TOKENS; i < whole; i++) {
         struct block *b = &p->blocks[t->blocks[i]];
-        uint32_t valid = min_u32(computed - i * KV_BLOCK_TOKENS, KV_BLOCK_TOKENS);
-        b->valid = (uint8_t)valid;
-        if (valid == KV_BLOCK_TOKENS && !b->indexed)
+        b->valid = KV_BLOCK_TOKENS;
+        if (!b->indexed)
             seal(t, p, i);
     }
 }

@@ -6,7 +6,8 @@
 #include "sched/record.h"
 
 /* What the model thought of the prompt's token at this index. */
-static void commit_score(struct request *r, uint32_t index, const struct batch_result *result)
+ATTR_NOINLINE static void commit_score(struct request *r, uint32_t index,
+                                       const struct batch_result *result)
 {
     r->prompt_logprobs[index] = result->logprob;
     if (r->prompt_tops == NULL)
@@ -35,8 +36,8 @@ static void commit_output(struct sched *s, struct request *r, const struct batch
 }
 
 /* Hidden states of r's rows; *at goes on to those of the next span. */
-static void commit_hidden(struct sched *s, struct request *r, const struct batch *b,
-                          const struct batch_span *span, uint32_t *at)
+ATTR_NOINLINE static void commit_hidden(struct sched *s, struct request *r, const struct batch *b,
+                                        const struct batch_span *span, uint32_t *at)
 {
     for (; *at < b->hidden_count && b->hidden[*at] < span->row_begin + span->row_count; ++*at)
         r->params.on_hidden(r->params.on_hidden_ctx,
@@ -69,8 +70,11 @@ static enum finish finish_of(const struct request *r)
 static void note_progress(struct request *r, uint32_t rows, uint64_t now_us)
 {
     struct sequence *seq = &r->seq;
-    if (r->params.progress && seq->computed <= r->params.prompt_count)
+    uint32_t prompt_count = r->params.prompt_count;
+    if (r->params.progress && seq->computed <= prompt_count)
         event_progress(r, seq->computed);
+    if (seq->scored < prompt_count && seq->scored < seq->computed)
+        seq->scored = seq->computed < prompt_count ? seq->computed : prompt_count;
     if (seq->computed >= seq->base + KV_BLOCK_TOKENS || sequence_decodes(r))
         seq->gained = true;
     if (seq->turn_ready_us == 0) {
@@ -102,14 +106,11 @@ void commit_step(struct sched *s, const struct plan *plan, enum rc rc)
         struct sequence *seq = &r->seq;
         seq->computed = span->pos_begin + span->row_count;
         prefix_commit(&seq->table, s->pool, seq->written_from, seq->computed);
-        commit_hidden(s, r, b, span, &shown);
+        if (shown < b->hidden_count)
+            commit_hidden(s, r, b, span, &shown);
         uint32_t row_end = span->row_begin + span->row_count;
         for (; output < outputs_end && output->row < row_end; output++, result++)
             commit_output(s, r, span, output, result);
-        uint32_t scored =
-            seq->computed < r->params.prompt_count ? seq->computed : r->params.prompt_count;
-        if (seq->scored < scored)
-            seq->scored = scored;
         note_progress(r, span->row_count, s->now_us);
         enum finish finish = finish_of(r);
         if (finish == FINISH_LENGTH && r->params.pin)

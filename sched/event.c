@@ -22,7 +22,7 @@ static void push(struct request *r)
 }
 
 /* E1. */
-static void publish(struct request *r, uint32_t bits)
+ATTR_INLINE void publish(struct request *r, uint32_t bits)
 {
     uint32_t before =
         atomic_fetch_or_explicit(&r->event, EVENT_QUEUED | bits, memory_order_acq_rel);

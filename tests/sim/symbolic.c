@@ -51,23 +51,31 @@ static bool broken(struct symbolic *x, const char *rule, uint64_t a, uint64_t b)
     return false;
 }
 
-/* Rows, table, and rule 2 for the blocks that it writes. */
-static bool check_span(struct symbolic *x, const struct batch *b, uint32_t i, uint32_t row)
+/* Rows, tables, and rule 2 for the blocks that are written. */
+static bool check_spans(struct symbolic *x, const struct batch *b)
 {
-    const struct batch_span *span = &b->spans[i];
-    uint64_t step = (x->steps + 1) << 32, end = (uint64_t)span->pos_begin + span->row_count;
-    if (span->row_begin != row || span->row_count == 0 || span->row_count > b->row_count - row)
-        return broken(x, "span rows do not follow each other", i, span->row_begin);
-    if (end > x->limits.ctx_max || (uint64_t)span->table_count * BLOCK < end)
-        return broken(x, "table does not cover the span", end, span->table_count);
-    for (uint32_t t = span->pos_begin / BLOCK; t * BLOCK < end; t++) {
-        if (span->table[t] >= x->block_count)
-            return broken(x, "no such block", t, span->table[t]);
-        uint64_t *writer = &x->writer[span->table[t]];
-        if (*writer >= step)
-            return broken(x, "I3: two writers of a block", i, *writer - step);
-        *writer = step | i;
+    uint64_t step = (x->steps + 1) << 32, *writers = x->writer;
+    uint32_t row = 0, row_count = b->row_count, ctx_max = x->limits.ctx_max;
+    for (uint32_t i = 0; i < b->span_count; i++) {
+        const struct batch_span *span = &b->spans[i];
+        uint32_t begin = span->pos_begin, rows = span->row_count;
+        if (span->row_begin != row || rows == 0 || rows > row_count - row)
+            return broken(x, "span rows do not follow each other", i, span->row_begin);
+        if (begin >= ctx_max || rows > ctx_max - begin ||
+            (begin + rows - 1) / BLOCK >= span->table_count)
+            return broken(x, "table does not cover the span", begin, span->table_count);
+        row += rows;
+        for (uint32_t t = begin / BLOCK; t <= (begin + rows - 1) / BLOCK; t++) {
+            uint32_t block = span->table[t];
+            if (block >= x->block_count)
+                return broken(x, "no such block", t, block);
+            if (writers[block] >= step)
+                return broken(x, "I3: two writers of a block", i, writers[block] - step);
+            writers[block] = step | i;
+        }
     }
+    if (row != row_count)
+        return broken(x, "rows without a span", row, row_count);
     return true;
 }
 
@@ -100,12 +108,8 @@ static bool check_plan(struct symbolic *x, const struct batch *b)
         return broken(x, "rows of the step", b->row_count, b->span_count);
     if (b->output_count > x->limits.outputs_max)
         return broken(x, "outputs of the step", b->output_count, x->limits.outputs_max);
-    uint32_t row = 0;
-    for (uint32_t i = 0; i < b->span_count; row += b->spans[i++].row_count)
-        if (!check_span(x, b, i, row))
-            return false;
-    if (row != b->row_count)
-        return broken(x, "rows without a span", row, b->row_count);
+    if (!check_spans(x, b))
+        return false;
     for (uint32_t i = 0; i < b->span_count && (x->steps & x->verify_mask) == 0; i++)
         if (!check_table(x, &b->spans[i], i))
             return false;
@@ -143,7 +147,8 @@ static bool run_span(struct symbolic *x, const struct batch *b, const struct bat
     if (((x->steps + span->row_begin) & x->verify_mask) == 0 && !walk_prefix(x, span))
         return false;
     uint32_t position = span->pos_begin, row = span->row_begin;
-    uint64_t hash = position > 0 ? x->hashes[slot_of(span, position - 1)] : SYMBOLIC_EMPTY;
+    uint64_t *hashes = x->hashes, *row_hashes = x->row_hashes;
+    uint64_t hash = position > 0 ? hashes[slot_of(span, position - 1)] : SYMBOLIC_EMPTY;
     for (uint32_t end = row + span->row_count; row < end; row++, position++) {
         size_t at = slot_of(span, position);
         int32_t token = b->tokens[row];
@@ -151,8 +156,8 @@ static bool run_span(struct symbolic *x, const struct batch *b, const struct bat
             return broken(x, "token outside the vocabulary", row, (uint64_t)token);
         hash = symbolic_extend(hash, token);
         x->tokens[at] = token;
-        x->hashes[at] = hash;
-        x->row_hashes[row] = hash;
+        hashes[at] = hash;
+        row_hashes[row] = hash;
     }
     return true;
 }
