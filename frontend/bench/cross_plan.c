@@ -8,6 +8,7 @@
 
 #include "core/limits.h"
 #include "core/must.h"
+#include "core/rng.h"
 
 const struct rung_text rung_texts[RUNGS] = {
     { "A", "one at a time",
@@ -119,6 +120,12 @@ static uint32_t sessions_of(const struct workload *w, uint32_t users)
     return sessions > w->sessions_min ? sessions : w->sessions_min;
 }
 
+/* Fewer would be a matter of luck. */
+static uint32_t open_sessions(const struct cross_plan *p, const struct workload *w)
+{
+    return sessions_of(w, (w->turns > 1 ? 8 : 16) / (p->shape.quick ? 2 : 1));
+}
+
 /* Rungs at one load: the ones to compare, all of them at one user. The order turns from round to
  * round and from load to load. */
 static uint32_t add_rungs(const struct cross_run *like, uint32_t turn, struct cross_run *out)
@@ -151,11 +158,23 @@ uint32_t cross_plan_runs(const struct cross_plan *p, struct cross_run runs[CROSS
             for (uint32_t u = 0; u < OPEN_LOADS; u++) {
                 struct cross_run like = { .workload = w, .round = round, .open = true };
                 like.load = open_loads[u];
-                like.sessions = sessions_of(&p->workloads[w], p->workloads[w].turns > 1 ? 4 : 8);
+                like.sessions = open_sessions(p, &p->workloads[w]);
                 count += add_rungs(&like, round + u, runs + count);
                 must(count <= CROSS_RUNS_MAX - RUNGS - 1);
             }
     return count;
+}
+
+/* ---- arrivals ---- */
+
+void cross_arrivals(uint64_t seed, uint32_t round, double sessions_s, uint32_t count,
+                    uint64_t *due_us)
+{
+    double at_us = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        at_us += -log(1 - rng_unit_at(seed, round, i)) / sessions_s * 1e6;
+        due_us[i] = (uint64_t)at_us;
+    }
 }
 
 /* ---- forecast ---- */

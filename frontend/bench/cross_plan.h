@@ -82,6 +82,11 @@ void cross_plan_fit(struct cross_plan *p, const struct cross_speeds *speeds, dou
  * Open loads come last, since they are shares of what the closed ones show. */
 uint32_t cross_plan_runs(const struct cross_plan *p, struct cross_run runs[CROSS_RUNS_MAX]);
 
+/* cross_arrivals - due_us[0..count): a Poisson process of so many sessions a second, from 0. Twice
+ * the rate is the same sequence in half the time, so that loads differ by nothing else. */
+void cross_arrivals(uint64_t seed, uint32_t round, double sessions_s, uint32_t count,
+                    uint64_t *due_us);
+
 /* cross_run_seconds - how long a run will take. */
 double cross_run_seconds(const struct cross_plan *p, const struct cross_run *run,
                          const struct cross_speeds *speeds);

@@ -9,7 +9,6 @@
  * is carried over from one run to the next. */
 #include "frontend/bench/cross_serve.h"
 
-#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -376,24 +375,22 @@ static enum rc serve_sched(struct serving *s, struct fault *fault)
 static enum rc open_serving(struct serving *s, double sessions_s)
 {
     uint32_t count = s->run->sessions, longest = workload_tokens(s->w);
-    struct rng rng = rng_seeded(s->rig->seed + s->run->load);
-    double at_us = 0;
+    uint64_t *due_us = mem_alloc_array(count, sizeof *due_us);
     s->sessions = mem_alloc_array(count, sizeof *s->sessions);
     s->queue = mem_alloc_array(count, sizeof *s->queue);
     s->texts = mem_alloc_array(count, sizeof *s->texts);
-    if (s->sessions == NULL || s->queue == NULL || s->texts == NULL)
-        return RC_NO_MEMORY;
-    for (uint32_t i = 0; i < count; i++) {
+    bool good = s->sessions != NULL && s->queue != NULL && s->texts != NULL && due_us != NULL;
+    if (good && s->run->open)
+        cross_arrivals(s->rig->seed, s->run->round, sessions_s, count, due_us);
+    for (uint32_t i = 0; good && i < count; i++) {
         struct session *u = &s->sessions[i];
         u->index = i;
+        u->due_us = s->run->open ? due_us[i] : 0;
         u->tokens = mem_alloc_array(longest, sizeof *u->tokens);
-        if (u->tokens == NULL)
-            return RC_NO_MEMORY;
-        if (s->run->open)
-            at_us += -log(1 - rng_unit(&rng)) / sessions_s * 1e6;
-        u->due_us = (uint64_t)at_us;
+        good = u->tokens != NULL;
     }
-    return RC_OK;
+    mem_free(due_us);
+    return good ? RC_OK : RC_NO_MEMORY;
 }
 
 static void close_serving(struct serving *s)

@@ -166,6 +166,24 @@ static void put(const char *text, const char *mode)
     fclose(f);
 }
 
+static void test_arrivals_of_twice_the_rate(void **state)
+{
+    enum { COUNT = 1000 };
+    uint64_t slow[COUNT], fast[COUNT], other[COUNT];
+    uint32_t same = 0;
+    (void)state;
+    cross_arrivals(7, 0, 2, COUNT, slow);
+    cross_arrivals(7, 0, 4, COUNT, fast);
+    cross_arrivals(7, 1, 2, COUNT, other);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_in_range(slow[i], 2 * fast[i], 2 * fast[i] + 1);
+        assert_true(i == 0 || slow[i] >= slow[i - 1]);
+        same += slow[i] == other[i];
+    }
+    assert_true(same < 10);
+    assert_in_range(slow[COUNT - 1], 450000000, 550000000); /* 500 s, deviation 16 s */
+}
+
 static void test_file_keeps_rows_and_cuts_a_torn_one(void **state)
 {
     (void)state;
@@ -207,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_plan_has_every_run_once),
         cmocka_unit_test(test_plan_fits_its_time),
         cmocka_unit_test(test_long_sessions_are_every_fifth),
+        cmocka_unit_test(test_arrivals_of_twice_the_rate),
         cmocka_unit_test(test_file_keeps_rows_and_cuts_a_torn_one),
     };
     int fd = mkstemp(path);
