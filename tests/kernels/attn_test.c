@@ -20,7 +20,7 @@
 #define OUT_ROW (ATTN_COLS_MAX * DIM_MAX + 2 * CANARY)
 
 struct stage {
-    struct guard pool, work, queries;
+    struct guard pool, work, queries, rows;
     uint32_t blocks[BLOCKS]; /* a permutation */
     struct kv_types types;
     size_t block_bytes, value_offset;
@@ -93,9 +93,12 @@ static void fill_pool(struct dice *d, struct kv_types types, uint32_t head_dim, 
 static void run(const struct kernels *k, const struct attn *a)
 {
     struct attn_work w;
+    struct attn with = *a; /* its rows at the end of a page */
+    size_t bytes = a->row_count * sizeof *a->rows;
+    with.rows = memcpy(guard_tail(&stage.rows, bytes), a->rows, bytes);
     memset(stage.work.base, 0xcb, stage.work.bytes);
     attn_work_open(&w, a->head_dim, guard_tail(&stage.work, attn_work_bytes(a->head_dim)));
-    attn_run(&k->attn, a, &w);
+    attn_run(&k->attn, &with, &w);
 }
 
 static size_t query_bytes(uint32_t heads)
@@ -447,6 +450,7 @@ static int set_up(void **state)
     guard_open(&stage.pool, (size_t)BLOCKS * 2 * KV_BLOCK_TOKENS * DIM_MAX * sizeof(uint16_t));
     guard_open(&stage.work, attn_work_bytes(DIM_MAX));
     guard_open(&stage.queries, (size_t)ATTN_COLS_MAX * DIM_MAX * sizeof(float));
+    guard_open(&stage.rows, sizeof rows);
     return 0;
 }
 
@@ -456,6 +460,7 @@ static int tear_down(void **state)
     guard_close(&stage.pool);
     guard_close(&stage.work);
     guard_close(&stage.queries);
+    guard_close(&stage.rows);
     return 0;
 }
 
