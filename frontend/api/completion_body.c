@@ -160,7 +160,8 @@ json_t *completion_timings(const struct completion *c)
     struct request_times t = request_times_get(g->request);
     uint32_t cached = request_cached_count(g->request);
     uint32_t computed = request_prompt_count(g->request) - cached;
-    uint64_t first = t.first_token_us > t.admitted_us ? t.first_token_us : t.admitted_us;
+    uint64_t first = t.first_token_us != 0 ? t.first_token_us : t.finished_us; /* or no token */
+    first = first > t.admitted_us ? first : t.admitted_us;
     uint64_t last = t.finished_us > first ? t.finished_us : first;
     double prompt_ms = (double)(first - t.admitted_us) / 1e3, ms = (double)(last - first) / 1e3;
     return json_pack("{s:I, s:I, s:f, s:f, s:I, s:f, s:f}", "cache_n", (json_int_t)cached,

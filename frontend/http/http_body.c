@@ -16,21 +16,10 @@ int http_body_open(struct http_body *b, const struct http_head *head, uint64_t m
     return b->left > most ? 413 : 200;
 }
 
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* A byte of a size line. */
 static int take_size(struct http_body *b, char c, size_t have)
 {
-    int digit = digit_of(c);
+    int digit = http_hex_digit(c);
     if (b->state == HTTP_BODY_SIZE && digit >= 0) {
         b->left = b->left * 16 + (uint64_t)digit;
         return ++b->digits > CHUNK_DIGITS_MAX ? 413 : 0;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/str.h"
+#include "frontend/http/http_head.h"
 
 #define HEAD_BYTES_MAX (64u << 10)
 #define READ_BYTES (16u << 10)
@@ -180,21 +181,13 @@ static enum http_state read_head(struct http_client *c)
     return c->state;
 }
 
-static int hex_digit(char ch)
-{
-    if (ch >= '0' && ch <= '9')
-        return ch - '0';
-    ch = (char)(ch | 0x20);
-    return ch >= 'a' && ch <= 'f' ? ch - 'a' + 10 : -1;
-}
-
 /* One byte of a chunked body that is no data. */
 static enum http_state take_frame(struct http_client *c, char ch)
 {
     switch ((enum chunk_step)c->chunk_step) {
     case CHUNK_SIZE:
-        if (hex_digit(ch) >= 0 && c->body_left < INT64_C(1) << 40) {
-            c->body_left = c->body_left * 16 + hex_digit(ch);
+        if (http_hex_digit(ch) >= 0 && c->body_left < INT64_C(1) << 40) {
+            c->body_left = c->body_left * 16 + http_hex_digit(ch);
             return c->state;
         }
         c->chunk_step = CHUNK_SIZE_REST;

@@ -79,6 +79,38 @@ bool http_query_get(struct str query, const char *name, struct str *out)
     return false;
 }
 
+int http_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+bool http_unescape(char *out, size_t cap, struct str s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        int byte = (unsigned char)s.text[i];
+        if (s.text[i] == '%') {
+            int high = s.len - i > 2 ? http_hex_digit(s.text[i + 1]) : -1;
+            int low = high >= 0 ? http_hex_digit(s.text[i + 2]) : -1;
+            if (low < 0)
+                return false;
+            byte = high * 16 + low;
+            i += 2;
+        }
+        if (byte == 0 || n + 1 >= cap)
+            return false;
+        out[n++] = (char)byte;
+    }
+    out[n] = '\0';
+    return true;
+}
+
 static int refuse(int status, const char *text, const char **why)
 {
     *why = text;

@@ -79,7 +79,7 @@ static const struct route *find_route(struct conn *c, const struct http_head *he
     *known = *known_post = false;
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
         const struct route *r = &routes[i];
-        struct str path = str_of(r->path), rest = { 0 };
+        struct str path = str_of(r->path);
         bool below = path.len > 1 && path.text[path.len - 1] == '/';
         if (below ? !str_starts(head->path, path) || head->path.len == path.len
                   : !str_equal(head->path, path))
@@ -88,12 +88,12 @@ static const struct route *find_route(struct conn *c, const struct http_head *he
         *known_post = r->post;
         if (r->post != (head->method == HTTP_POST) || head->method > HTTP_POST)
             continue;
-        if (below)
-            rest = (struct str){ head->path.text + path.len, head->path.len - path.len };
-        else
-            rest = head->query;
-        snprintf(c->request.argument, sizeof c->request.argument, "%.*s",
-                 (int)(rest.len < sizeof c->request.argument ? rest.len : 127), rest.text);
+        struct str rest = { head->path.text + path.len, head->path.len - path.len };
+        if (!below)
+            snprintf(c->request.argument, sizeof c->request.argument, "%.*s",
+                     (int)(head->query.len < 127 ? head->query.len : 127), head->query.text);
+        else if (!http_unescape(c->request.argument, sizeof c->request.argument, rest))
+            c->request.argument[0] = '\0'; /* there is nothing of that name */
         return r;
     }
     return NULL;

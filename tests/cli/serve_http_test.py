@@ -274,6 +274,13 @@ def test_alias_and_strict_model():
         r = s.post("/v1/completions", {**GOOD, "model": "gpt-4"})
         equal((r.status, r.error["code"]), (404, "model_not_found"))
         check("my-model" in r.error["message"])
+    with Server("-a", "org/some-model", "--log-level", "error") as s:
+        for path, status in [("org/some%2Dmodel", 200), ("org%2Fsome%2Dmodel", 200),
+                             ("org%2fsome%2Dmode%6C", 200), ("org%2Fsome%2Dmode", 404),
+                             ("org%2Fsome%2Dmodel%", 404), ("org%2Fsome%2Dmodel%2", 404),
+                             ("org%2Fsome%2Dmodel%zz", 404), ("org%2Fsome%2Dmodel%00", 404),
+                             ("%6f" * 500, 404)]:
+            equal(s.get("/v1/models/" + path).status, status, path)
     equal(server().post("/v1/completions", {**GOOD, "model": "gpt-4"}).status, 200)
 
 

@@ -252,6 +252,8 @@ def test_seed_and_timings_in_bodies_and_streams():
                 equal([i for i, e in enumerate(events) if "timings" in e], [len(events) - 1])
                 equal([i for i, e in enumerate(events) if "seed" in e], [len(events) - 1])
                 equal(events[-1]["timings"]["predicted_n"], 20)
+    none = server().post("/v1/completions", {"prompt": "Hello", "max_tokens": 0}).json["timings"]
+    equal((none["predicted_n"], none["predicted_ms"]), (0, 0.0))  # all of it was the prompt
 
 
 def test_prompt_progress():
