@@ -51,7 +51,8 @@ static const char *path_of(const struct engine *e)
     return e->options.cache_file != NULL ? e->options.cache_file : e->options.swap;
 }
 
-/* What is free on the disk of a path, or of the directory it will be in. */
+/* What is free on the disk of a path, or of the directory it will be in; without one there is no
+ * limit, and opening the file says what is wrong. */
 static uint64_t free_bytes(const char *path)
 {
     struct statvfs disk;
@@ -62,7 +63,7 @@ static uint64_t free_bytes(const char *path)
         (snprintf(directory, sizeof directory, "%.*s.", len, path) < (int)sizeof directory &&
          statvfs(directory, &disk) == 0))
         return (uint64_t)disk.f_bavail * disk.f_frsize;
-    return 0;
+    return UINT64_MAX;
 }
 
 /* Blocks that the file shall hold; 0 when the disk has no room for one. */

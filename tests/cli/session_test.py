@@ -114,6 +114,11 @@ def test_foreign_cache_files_are_ignored_with_one_line():
     check(b"begun anew: it was made with another model" in out.stderr, out.stderr)
 
 
+def test_a_cache_file_in_no_directory_is_named_so():
+    out = run("-p", "x", "-n", 1, "--cache-file", path("nowhere") + "/a.blocks", status=1)
+    check(b"No such file or directory" in out.stderr, out.stderr)
+
+
 def test_batch_with_swap_and_chaos_says_the_same():
     rows = [{"prompt": (PROMPT * 2)[i:180 + i], "max_tokens": 60, "temperature": 0.7, "seed": i}
             for i in range(6)]
