@@ -70,8 +70,8 @@ bool http_query_get(struct str query, const char *name, struct str *out);
 /* http_hex_digit - 0 to 15, -1 when it is none. */
 int http_hex_digit(char c);
 
-/* http_unescape - the bytes that a part of a path means, zero-terminated: %2F is a slash. False when
- * there is no room, a half escape or a zero byte. */
+/* http_unescape - the bytes that a part of a path means, zero-terminated: %2F is a slash. False
+ * when there is no room, a half escape or a zero byte. */
 bool http_unescape(char *out, size_t cap, struct str s);
 
 #endif
