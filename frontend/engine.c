@@ -95,7 +95,7 @@ static enum rc resolve_rows(struct engine *e, bool streams, struct fault *fault)
     struct engine_options *o = &e->options;
     bool chosen = o->chunk_tokens == 0;
     if (chosen)
-        o->chunk_tokens = streams ? 256 : 128;
+        o->chunk_tokens = streams ? 256 : e->needs.chunk_tokens > 0 ? e->needs.chunk_tokens : 128;
     if (o->rows_max == 0) {
         o->rows_max = streams ? ENGINE_ROWS_STREAMED : ENGINE_ROWS;
         e->rows_calm = streams ? ENGINE_ROWS : 0;

@@ -71,6 +71,7 @@ struct engine_needs {
     bool thread;                  /* a scheduler thread of its own */
     uint32_t requests_max;        /* live requests */
     uint32_t outputs_max;         /* rows of a step whose logits are wanted; at least rows_max */
+    uint32_t chunk_tokens;        /* of --chunk 0 where weights stay in memory; 0 = 128 */
     uint32_t step_prefill_tokens; /* prefill tokens of all sequences in a step; 0 = chunk */
     void (*on_events)(void *ctx); /* see sched_config */
     void *on_events_ctx;

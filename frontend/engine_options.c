@@ -31,8 +31,8 @@ const struct option engine_option_rows[] = {
       "requests that run at once; 0 = 16, and where weights are read in every step up to 64, as "
       "long as they compute no longer than that takes" },
     { "--chunk", OPTION_U32, AT(chunk_tokens), 0, STEP_ROWS_MAX / 2, "N", NULL,
-      "prompt tokens a request may get in one step; 0 = 128, or 256 where weights are read in "
-      "every step" },
+      "prompt tokens a request may get in one step; 0 = 64 in serve, 128 elsewhere, 256 where "
+      "weights are read in every step" },
     { "--itl-ms", OPTION_U32, AT(itl_ms), 0, 60000, "MS", NULL,
       "while tokens stream, prompts get what lets a step end in that time; 0 = always --chunk" },
     { "-t --threads", OPTION_U32, AT(threads), 0, WORKERS_MAX, "N", NULL,
