@@ -134,14 +134,8 @@ int cmd_help(int argc, char **argv)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
-    interrupt_guard_files();
-    json_set_alloc_funcs(mem_foreign_alloc, mem_foreign_free);
-    if (argc < 2) {
-        print_commands(stderr);
-        return rc_exit_status(RC_USAGE);
-    }
     const char *name = argv[1];
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
         print_version();
@@ -151,4 +145,20 @@ int main(int argc, char **argv)
         return cmd_help(1, argv);
     const struct command *c = find_command(name);
     return c != NULL ? c->run(argc - 1, argv + 1) : say_unknown(name);
+}
+
+int main(int argc, char **argv)
+{
+    interrupt_guard_files();
+    json_set_alloc_funcs(mem_foreign_alloc, mem_foreign_free);
+    if (argc < 2) {
+        print_commands(stderr);
+        return rc_exit_status(RC_USAGE);
+    }
+    int status = dispatch(argc, argv);
+    if (status == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
+        fputs("quire: stdout cannot be written\n", stderr);
+        status = rc_exit_status(RC_IO);
+    }
+    return status;
 }

@@ -37,6 +37,14 @@ def test_help_of_every_command_is_data():
             check(flag in help_text, command, "lacks", flag)
 
 
+def test_a_full_disk_is_an_error():
+    for words in (["help"], ["help", "run"], ["help", "--man"], ["run", "--help"], ["--version"]):
+        with open("/dev/full", "wb") as full:
+            p = subprocess.run([QUIRE, *words], stdout=full, stderr=subprocess.PIPE)
+        equal(p.returncode, 1)
+        equal(p.stderr, b"quire: stdout cannot be written\n")
+
+
 def test_version_says_how_it_was_built():
     text = quire("--version").stdout.decode()
     for word in ["quire ", "compiler", "isa", "allocator"]:
