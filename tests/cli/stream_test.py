@@ -190,14 +190,15 @@ def test_bench_says_what_is_read():
 
 def test_steps_are_wide_without_flags():
     write("one.jsonl", json.dumps({"prompt": "abc", "max_tokens": 2}) + "\n")
-    for mem, rows, chunk in [("50M", 64, 256), ("2G", 16, 128)]:
+    for mem, rows, chunk, live_chunk in [("50M", 64, 256, 256), ("2G", 16, 128, 64)]:
         batch_ = quire("batch", "-m", middle(), "-i", path("one.jsonl"), "-o",
                        path("one-%s.jsonl" % mem), "-c", 128, "--mem", mem).stderr.decode()
         run_ = quire("run", "-m", middle(), "-c", 128, *RUN, "--mem", mem).stderr.decode()
         with Server("-c", 128, "--mem", mem, model=middle()) as s:
             served = "\n".join(s.log)
-        for said, most in [(batch_, rows), (run_, 1), (served, rows)]:
-            check(", %d requests at once, chunk %d\n" % (most, chunk) in said, said)
+        for said, most, most_new in [(batch_, rows, chunk), (run_, 1, chunk),
+                                  (served, rows, live_chunk)]:
+            check(", %d requests at once, chunk %d\n" % (most, most_new) in said, said)
             check(("read in every step" in said) == (chunk == 256), said)
 
 
