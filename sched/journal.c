@@ -19,7 +19,7 @@
 #include "core/must.h"
 #include "core/str.h"
 
-#define FIRST_LINE "quire events 1\n"
+#define FIRST_LINE "quire events 2\n"
 #define HEAD_BYTES 2048u
 #define DEPTH_MAX 64u /* transfers under way that a replay believes in */
 #define FILE_BUFFER_BYTES 65536u

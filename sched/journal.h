@@ -6,7 +6,7 @@
  *   owner    the scheduler thread, from the opening of the pool to that of the next one
  *   errors   writing never disturbs the scheduler: journal_failed says that the file is cut
  *            short. In a replay the first thing that is not as written is kept: journal_difference
- *   format   "quire events 1\n", then entries: a letter and its values, base-128 integers; the
+ *   format   "quire events 2\n", then entries: a letter and its values, base-128 integers; the
  *            three heads are lines of text "letter name=value name=value ...\n"
  *   privacy  holds the tokens of prompts and answers */
 #ifndef QUIRE_SCHED_JOURNAL_H
