@@ -196,7 +196,7 @@ cover:  ## Run the C tests and print the share of lines executed, by folder
 	$(Q)$(MAKE) COVER=1 unit
 	$(Q)tests/cover build/cover $(SRC)
 
-mutants:  ## Break every kernel function once: do the tests notice? (half an hour)
+mutants:  ## Break every kernel function once: do the tests notice? (a quarter of an hour)
 	$(Q)B=$(B) tests/mutants
 
 analyze:  ## Static analysis, to be read by hand: gcc -fanalyzer, then cppcheck where installed
