@@ -65,11 +65,13 @@ struct token_logprob {
 
 /* Result of one output, in the order of batch.outputs. */
 struct batch_result {
-    int32_t token;       /* chosen token, -1 when not sampled */
-    float logprob;       /* of the chosen token or the target */
-    const float *logits; /* [vocab] when asked for; valid until the next run */
+    int32_t token; /* chosen token, -1 when not sampled */
+    float logprob; /* of the chosen token or the target */
+    /* [vocab] when asked for; and best first, lowest id first among equals. The executor's, valid
+     * until the next run. */
+    const float *logits;
+    const struct token_logprob *top; /* [top_count] */
     uint32_t top_count;
-    struct token_logprob top[OUTPUT_TOP_MAX]; /* best first, lowest id first among equals */
 };
 
 #endif

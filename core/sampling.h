@@ -22,6 +22,8 @@ enum sampling_order {
 };
 
 struct sampling {
+    uint64_t seed;           /* keys the generator with choice and position */
+    uint32_t choice;         /* index of this choice when n > 1 */
     float temperature;       /* below 1e-5: greedy, lowest id wins ties, no random draw */
     uint32_t top_k;          /* 0 = off */
     float top_p;             /* (0, 1]; 1 = off */
@@ -31,8 +33,6 @@ struct sampling {
     float frequency_penalty; /* [-2, 2]; 0 = off; over output tokens */
     float presence_penalty;  /* [-2, 2]; 0 = off; over output tokens */
     int32_t repeat_last_n;   /* window of it, prompt included; -1 = everything, 0 = off */
-    uint64_t seed;           /* keys the generator with choice and position */
-    uint32_t choice;         /* index of this choice when n > 1 */
     enum sampling_order order;
     const struct logit_bias *bias;
     uint32_t bias_count; /* <= LOGIT_BIAS_MAX */

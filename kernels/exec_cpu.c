@@ -27,6 +27,7 @@ struct exec_cpu {
     uint8_t *sample; /* [workers][sample_bytes] the sampler's own memory */
     size_t sample_bytes;
     struct batch_result *results; /* of the step that runs */
+    struct token_logprob *tops;   /* [outputs_max][OUTPUT_TOP_MAX] of its results */
     uint64_t weight_bytes;        /* of the last step */
     atomic_bool lost;             /* bytes of the model are gone */
     uint64_t kv_bytes, macs;      /* likewise */
@@ -136,6 +137,7 @@ static void lay_out(struct exec_cpu *e, struct place *p)
         lay_out_mixture(e, p);
     f->logits = place_take(p, (size_t)c->outputs_max * m->vocab_count, sizeof(float));
     f->peaks = place_take(p, (size_t)c->outputs_max * f->peak_count, sizeof *f->peaks);
+    e->tops = place_take(p, (size_t)c->outputs_max * OUTPUT_TOP_MAX, sizeof *e->tops);
     e->sample = place_take(p, workers, e->sample_bytes);
 }
 
@@ -163,7 +165,9 @@ static void finish_output(void *ctx, uint32_t worker, uint32_t index)
     int32_t wanted = o->target >= 0 ? o->target : r->token;
     r->logprob = wanted >= 0 ? logprob_of(&l, logits[wanted]) : 0;
     r->logits = o->logits ? logits : NULL;
-    r->top_count = logprob_top(&l, logits, f->m->vocab_count, o->top_count, r->top);
+    struct token_logprob *top = &e->tops[(size_t)index * OUTPUT_TOP_MAX];
+    r->top_count = logprob_top(&l, logits, f->m->vocab_count, o->top_count, top);
+    r->top = top;
 }
 
 /* Fills rows from the spans, and checks them against the limits. */

@@ -255,6 +255,11 @@ uint32_t fair_part(const struct sched *s)
     return part > 0 ? part : 1;
 }
 
+static bool same_account(const struct share *a, const struct share *b)
+{
+    return a->tenant == b->tenant && a->class == b->class;
+}
+
 void fair_charge(struct sched *s, const struct plan *plan, uint64_t us)
 {
     const struct batch *b = &plan->batch;
@@ -263,14 +268,16 @@ void fair_charge(struct sched *s, const struct plan *plan, uint64_t us)
     int64_t sum = 0;
     double unit_us = (double)us / (double)plan->weight;
     for (uint32_t i = 0; i < b->span_count; i++) {
-        const struct request *r = plan->span_requests[i];
-        enum fair_class c = r->seq.class;
-        sum += plan->weights[i];
+        const struct share *own = &plan->shares[i];
+        enum fair_class c = own->class;
+        sum += own->weight;
+        if (i + 1 < b->span_count && same_account(own, own + 1))
+            continue; /* charged together */
         /* Up to here rounded down, less what was charged before: the shares add up to us. */
         uint64_t upto = i + 1 < b->span_count ? (uint64_t)(int64_t)((double)sum * unit_us) : us;
         uint64_t share = upto < us ? upto - charged : us - charged;
         charged += share;
-        f->tenants[r->seq.tenant].used_us[c] += share;
+        f->tenants[own->tenant].used_us[c] += share;
         f->used_us[c] += share * WEIGHT_UNIT / class_weight[c];
     }
     f->charged_us += charged;

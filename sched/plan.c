@@ -50,7 +50,7 @@ size_t plan_arena_bytes(const struct sched *s)
     const struct executor_limits *l = &s->executor.limits;
     size_t row = sizeof(int32_t) + sizeof(uint32_t);
     size_t seq = sizeof(struct batch_span) + sizeof(struct batch_copy) + sizeof(struct request *) +
-                 sizeof(int64_t);
+                 sizeof(struct share);
     return l->rows_max * row + l->outputs_max * sizeof(struct batch_output) +
            s->config.rows_max * seq + 8 * 64;
 }
@@ -70,9 +70,9 @@ static void planner_open(struct planner *p, struct sched *s, struct plan *plan)
     p->outputs = arena_take(a, l->outputs_max, sizeof *p->outputs);
     p->hidden = arena_take(a, l->rows_max, sizeof *p->hidden);
     plan->span_requests = arena_take(a, rows_max, sizeof(struct request *));
-    plan->weights = arena_take(a, rows_max, sizeof *plan->weights);
+    plan->shares = arena_take(a, rows_max, sizeof *plan->shares);
     must(p->tokens && p->spans && p->copies && p->outputs && p->hidden && plan->span_requests &&
-         plan->weights);
+         plan->shares);
     plan->batch.step = s->step;
     plan->batch.tokens = p->tokens;
     plan->batch.spans = p->spans;
@@ -138,7 +138,7 @@ ATTR_INLINE void add_span(struct planner *p, struct request *r, uint32_t begin, 
     must(row_count <= p->rows_left && table_count <= seq->table.count);
     int64_t weight = (int64_t)(cost_work(begin, row_count) + seq->table.count);
     plan->span_requests[at] = r;
-    plan->weights[at] = weight;
+    plan->shares[at] = (struct share){ weight, seq->class, seq->tenant };
     plan->weight += weight;
     plan->pairs += cost_pairs(begin, row_count);
     p->spans[at] = (struct batch_span){ row, row_count, begin, table_count, seq->table.blocks };

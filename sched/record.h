@@ -90,11 +90,19 @@ struct request {
     struct request *registry_prev, *registry_next; /* guarded by sched.registry_lock */
 };
 
+/* Whose account a span's part of a step's time goes to. */
+struct share {
+    int64_t weight;
+    enum fair_class class;
+    uint8_t tenant;
+};
+
 /* The plan of one step, in the step arena. */
 struct plan {
     struct batch batch;
     struct request **span_requests; /* [span_count] */
-    int64_t *weights, weight;       /* [span_count] of the step's time, for shares; their sum */
+    struct share *shares;           /* [span_count] of the step's time */
+    int64_t weight;                 /* sum of theirs */
     uint32_t decode_rows;
     uint32_t prefill_rows;
     uint64_t pairs; /* of a query and a key that it reads */

@@ -37,7 +37,7 @@ bool priority_parse(struct str name, enum priority *out);
 enum priority priority_lower(enum priority a, enum priority b);
 
 struct request_params {
-    const int32_t *prompt;  /* copied by sched_submit */
+    /* Every step looks at these, and at the first of sampling: they stand in one cache line. */
     uint32_t prompt_count;  /* >= 1 */
     uint32_t max_tokens;    /* output tokens; 0 = only compute the prompt (scores, logits) */
     uint32_t min_tokens;    /* stop ids are forbidden before that many */
@@ -50,6 +50,8 @@ struct request_params {
      * whatever else needs memory, until request_cancel or the deadline; sched_config.pin_tokens. */
     bool pin;
     struct sampling sampling; /* its bias list is copied */
+
+    const int32_t *prompt; /* copied by sched_submit */
     int32_t stop_ids[STOP_IDS_MAX];
     uint64_t cache_salt; /* requests share cached prefixes within one salt; 0 = the common one */
     enum priority priority;

@@ -12,20 +12,14 @@
 enum rc disk_open(struct disk *d, struct symbolic *memory, uint32_t slot_count, uint64_t seed)
 {
     *d = (struct disk){ .memory = memory, .rng = rng_seeded(seed) };
-    d->hashes = mem_alloc_array((size_t)slot_count * BLOCK, sizeof *d->hashes);
-    d->tokens = mem_alloc_array((size_t)slot_count * BLOCK, sizeof *d->tokens);
-    if (d->hashes != NULL && d->tokens != NULL)
-        return RC_OK;
-    disk_close(d);
-    return RC_NO_MEMORY;
+    d->slots = mem_alloc_array((size_t)slot_count * BLOCK, sizeof *d->slots);
+    return d->slots != NULL ? RC_OK : RC_NO_MEMORY;
 }
 
 void disk_close(struct disk *d)
 {
-    mem_free(d->hashes);
-    mem_free(d->tokens);
-    d->hashes = NULL;
-    d->tokens = NULL;
+    mem_free(d->slots);
+    d->slots = NULL;
 }
 
 static enum rc start(void *ctx, bool write, uint32_t slot, uint32_t block, uint32_t tag)
@@ -40,10 +34,10 @@ static enum rc start(void *ctx, bool write, uint32_t slot, uint32_t block, uint3
     *op =
         (struct disk_op){ .busy = true, .write = write, .slot = slot, .block = block, .tag = tag };
     op->due = (uint32_t)rng_below(&d->rng, d->late + 1);
-    uint64_t *memory = &d->memory->hashes[(size_t)block * BLOCK];
-    memcpy(op->hashes, memory, sizeof op->hashes);
+    struct slot *memory = &d->memory->slots[(size_t)block * BLOCK];
+    memcpy(op->slots, memory, sizeof op->slots);
     if (!write)
-        memset(memory, 0, sizeof op->hashes);
+        memset(memory, 0, sizeof op->slots);
     return RC_OK;
 }
 
@@ -52,20 +46,17 @@ static enum rc finish(struct disk *d, struct disk_op *op)
     size_t memory = (size_t)op->block * BLOCK, file = (size_t)op->slot * BLOCK;
     struct symbolic *x = d->memory;
     op->busy = false;
-    if (op->write && memcmp(op->hashes, &x->hashes[memory], sizeof op->hashes) != 0) {
+    if (op->write && memcmp(op->slots, &x->slots[memory], sizeof op->slots) != 0) {
         fault_set(&x->violation, RC_CORRUPT, "I7: block %u changed while it was written",
                   op->block);
         return RC_IO;
     }
     if (rng_below(&d->rng, 1000) < d->fail)
         return RC_IO;
-    if (op->write) {
-        memcpy(&d->hashes[file], &x->hashes[memory], BLOCK * sizeof *d->hashes);
-        memcpy(&d->tokens[file], &x->tokens[memory], BLOCK * sizeof *d->tokens);
-    } else {
-        memcpy(&x->hashes[memory], &d->hashes[file], BLOCK * sizeof *d->hashes);
-        memcpy(&x->tokens[memory], &d->tokens[file], BLOCK * sizeof *d->tokens);
-    }
+    if (op->write)
+        memcpy(&d->slots[file], &x->slots[memory], BLOCK * sizeof *d->slots);
+    else
+        memcpy(&x->slots[memory], &d->slots[file], BLOCK * sizeof *d->slots);
     return RC_OK;
 }
 

@@ -15,17 +15,16 @@
 struct disk_op {
     bool busy, write;
     uint32_t slot, block, tag;
-    uint32_t due;                     /* looks until it ends */
-    uint64_t hashes[KV_BLOCK_TOKENS]; /* of the block when its writing began */
+    uint32_t due;                       /* looks until it ends */
+    struct slot slots[KV_BLOCK_TOKENS]; /* of the block when its writing began */
 };
 
 struct disk {
     struct symbolic *memory;
     struct rng rng;
-    uint32_t late;    /* a transfer takes at most so many looks */
-    uint32_t fail;    /* of 1000 */
-    uint64_t *hashes; /* [slot][32] */
-    int32_t *tokens;
+    uint32_t late;      /* a transfer takes at most so many looks */
+    uint32_t fail;      /* of 1000 */
+    struct slot *slots; /* [slot of the file][32] */
     struct disk_op ops[DISK_DEPTH];
 };
 

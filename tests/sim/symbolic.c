@@ -21,13 +21,13 @@ enum rc symbolic_open(struct symbolic *x, uint32_t block_count,
     x->step_us = 1000;
     x->row_us = 100;
     size_t slots = (size_t)block_count * BLOCK;
-    x->hashes = mem_alloc_array(slots, sizeof *x->hashes);
-    x->tokens = mem_alloc_array(slots, sizeof *x->tokens);
+    x->slots = mem_alloc_array(slots, sizeof *x->slots);
     x->writer = mem_alloc_array(block_count, sizeof *x->writer);
     x->row_hashes = mem_alloc_array(limits->rows_max, sizeof *x->row_hashes);
     x->logits =
         mem_alloc_array((size_t)limits->outputs_max * limits->vocab_count, sizeof *x->logits);
-    if (x->hashes && x->tokens && x->writer && x->row_hashes && x->logits)
+    x->tops = mem_alloc_array((size_t)limits->outputs_max * OUTPUT_TOP_MAX, sizeof *x->tops);
+    if (x->slots && x->writer && x->row_hashes && x->logits && x->tops)
         return RC_OK;
     symbolic_close(x);
     return RC_NO_MEMORY;
@@ -35,11 +35,11 @@ enum rc symbolic_open(struct symbolic *x, uint32_t block_count,
 
 void symbolic_close(struct symbolic *x)
 {
+    mem_free(x->tops);
     mem_free(x->logits);
     mem_free(x->row_hashes);
     mem_free(x->writer);
-    mem_free(x->tokens);
-    mem_free(x->hashes);
+    mem_free(x->slots);
     *x = (struct symbolic){ 0 };
 }
 
@@ -132,10 +132,11 @@ static bool walk_prefix(struct symbolic *x, const struct batch_span *span)
         size_t at = slot_of(span, position);
         uint32_t count = span->pos_begin - position < BLOCK ? span->pos_begin - position : BLOCK;
         for (uint32_t i = 0; i < count; i++) {
-            if (x->hashes[at + i] != symbolic_extend(hash, x->tokens[at + i]))
+            const struct slot *slot = &x->slots[at + i];
+            if (slot->hash != symbolic_extend(hash, (int32_t)slot->token))
                 return broken(x, "I4: slot does not continue its prefix", position + i,
                               span->table[position / BLOCK]);
-            hash = x->hashes[at + i];
+            hash = slot->hash;
         }
         position += count;
     }
@@ -147,16 +148,15 @@ static bool run_span(struct symbolic *x, const struct batch *b, const struct bat
     if (((x->steps + span->row_begin) & x->verify_mask) == 0 && !walk_prefix(x, span))
         return false;
     uint32_t position = span->pos_begin, row = span->row_begin;
-    uint64_t *hashes = x->hashes, *row_hashes = x->row_hashes;
-    uint64_t hash = position > 0 ? hashes[slot_of(span, position - 1)] : SYMBOLIC_EMPTY;
+    struct slot *slots = x->slots;
+    uint64_t *row_hashes = x->row_hashes;
+    uint64_t hash = position > 0 ? slots[slot_of(span, position - 1)].hash : SYMBOLIC_EMPTY;
     for (uint32_t end = row + span->row_count; row < end; row++, position++) {
-        size_t at = slot_of(span, position);
         int32_t token = b->tokens[row];
         if (token < 0 || (uint32_t)token >= x->limits.vocab_count)
             return broken(x, "token outside the vocabulary", row, (uint64_t)token);
         hash = symbolic_extend(hash, token);
-        x->tokens[at] = token;
-        hashes[at] = hash;
+        slots[slot_of(span, position)] = (struct slot){ hash, token };
         row_hashes[row] = hash;
     }
     return true;
@@ -167,8 +167,7 @@ static void run_copies(struct symbolic *x, const struct batch *b)
     for (uint32_t i = 0; i < b->copy_count; i++) {
         const struct batch_copy *c = &b->copies[i];
         size_t src = (size_t)c->src_block * BLOCK, dst = (size_t)c->dst_block * BLOCK;
-        memcpy(&x->tokens[dst], &x->tokens[src], c->token_count * sizeof *x->tokens);
-        memcpy(&x->hashes[dst], &x->hashes[src], c->token_count * sizeof *x->hashes);
+        memcpy(&x->slots[dst], &x->slots[src], c->token_count * sizeof *x->slots);
     }
 }
 
@@ -176,11 +175,11 @@ static void run_copies(struct symbolic *x, const struct batch *b)
 static void spoil(struct symbolic *x, const struct batch *b)
 {
     for (uint32_t i = 0; i < b->copy_count; i++)
-        memset(&x->hashes[(size_t)b->copies[i].dst_block * BLOCK], 0,
-               b->copies[i].token_count * sizeof *x->hashes);
+        memset(&x->slots[(size_t)b->copies[i].dst_block * BLOCK], 0,
+               b->copies[i].token_count * sizeof *x->slots);
     for (uint32_t i = 0; i < b->span_count; i++)
         for (uint32_t r = 0; r < b->spans[i].row_count; r++)
-            x->hashes[slot_of(&b->spans[i], b->spans[i].pos_begin + r)] = 0;
+            x->slots[slot_of(&b->spans[i], b->spans[i].pos_begin + r)].hash = 0;
 }
 
 static bool fill_result(struct symbolic *x, const struct batch *b, uint32_t i,
@@ -201,8 +200,10 @@ static bool fill_result(struct symbolic *x, const struct batch *b, uint32_t i,
     }
     int32_t scored = o->target >= 0 ? o->target : result->token;
     result->logprob = scored >= 0 ? symbolic_logprob(hash, scored) : 0.0f;
+    struct token_logprob *top = &x->tops[(size_t)i * OUTPUT_TOP_MAX];
     for (uint32_t t = 0; t < result->top_count; t++)
-        result->top[t] = (struct token_logprob){ (int32_t)t, symbolic_logprob(hash, (int32_t)t) };
+        top[t] = (struct token_logprob){ (int32_t)t, symbolic_logprob(hash, (int32_t)t) };
+    result->top = top;
     if (o->logits) {
         float *logits = &x->logits[(size_t)i * vocab_count];
         for (uint32_t t = 0; t < vocab_count; t++)

@@ -11,13 +11,18 @@
 
 #include "core/executor.h"
 
+struct slot {
+    uint64_t hash; /* of the prefix that ends here */
+    int64_t token; /* no padding: blocks are compared and copied as bytes */
+};
+
 struct symbolic {
     struct executor_limits limits;
     uint32_t block_count;
-    uint64_t *hashes; /* [block][32] of the prefix that ends in this slot */
-    int32_t *tokens;  /* [block][32] */
-    uint64_t *writer; /* [block] (step + 1) << 32 | span: who writes it in this step */
-    float *logits;    /* [outputs_max][vocab_count] */
+    struct slot *slots;         /* [block][32] */
+    uint64_t *writer;           /* [block] (step + 1) << 32 | span: who writes it in this step */
+    float *logits;              /* [outputs_max][vocab_count] */
+    struct token_logprob *tops; /* [outputs_max][OUTPUT_TOP_MAX] */
     uint64_t *row_hashes;
     uint64_t *now_us; /* virtual clock, moved by each step; may be NULL */
     /* what a step takes on that clock: rows up to knee_rows are hidden behind step_us */

@@ -5,11 +5,11 @@
 
 #include "tests/unit/replay_rig.h"
 
-static void fill_result(const struct replay_rig *r, const struct batch_output *out,
-                        struct batch_result *result)
+static void fill_result(struct replay_rig *r, const struct batch_output *out,
+                        struct token_logprob *top, struct batch_result *result)
 {
     uint32_t at = out->history_count - out->prompt_count;
-    *result = (struct batch_result){ .token = -1 };
+    *result = (struct batch_result){ .token = -1, .top = top };
     if (out->sample) {
         assert_true(at < r->count);
         result->token = r->tokens[at];
@@ -20,8 +20,8 @@ static void fill_result(const struct replay_rig *r, const struct batch_output *o
     int32_t base = out->sample ? result->token : out->target;
     result->top_count = out->top_count;
     for (uint32_t i = 0; i < out->top_count; i++)
-        result->top[i] = (struct token_logprob){ (base + (int32_t)i) % REPLAY_VOCAB,
-                                                 result->logprob - 0.0625f * (float)i };
+        top[i] = (struct token_logprob){ (base + (int32_t)i) % REPLAY_VOCAB,
+                                         result->logprob - 0.0625f * (float)i };
 }
 
 /* What a row's hidden state is: as many of its token's bits. */
@@ -42,7 +42,7 @@ static enum rc run(void *ctx, const struct batch *batch, struct batch_result *re
     for (uint32_t i = 0; i < batch->hidden_count; i++)
         r->hidden_tokens[i] = batch->tokens[batch->hidden[i]];
     for (uint32_t i = 0; i < batch->output_count; i++)
-        fill_result(r, &batch->outputs[i], &results[i]);
+        fill_result(r, &batch->outputs[i], r->tops[i], &results[i]);
     return RC_OK;
 }
 

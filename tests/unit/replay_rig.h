@@ -36,6 +36,7 @@ struct replay_rig {
     struct model model; /* its sizes only */
     float hidden[REPLAY_WIDTH];
     int32_t hidden_tokens[REPLAY_ROWS];
+    struct token_logprob tops[REPLAY_ROWS][OUTPUT_TOP_MAX];
     int32_t text_ids[1024];
     const int32_t *tokens; /* the answer, by position after the prompt */
     uint32_t count;
