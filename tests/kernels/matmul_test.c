@@ -11,7 +11,7 @@
 #include "tests/kernels/guard.h"
 #include "tests/kernels/levels.h"
 
-enum { ROWS_MAX = 65, COLS_MAX = 40, K_MAX = 8 * 256, OUT_MAX = COLS_MAX * (ROWS_MAX + 7) };
+enum { ROWS_MAX = 65, COLS_MAX = 40, K_MAX = 17 * 256, OUT_MAX = COLS_MAX * (ROWS_MAX + 7) };
 
 /* Formats under test, and where their blocks hold f16 scales. */
 static const struct format {
@@ -255,6 +255,26 @@ static void test_matmul_all_shapes(void **state)
     }
 }
 
+/* Longer than any level's own buffers, so that a row is dequantized in pieces. */
+static void test_matmul_long_rows(void **state)
+{
+    (void)state;
+    struct dice d = { 8 };
+    for (uint32_t f = 0; f < FORMATS; f++)
+        for (uint32_t cols = 1; cols < 4 && has_level(&formats[f]); cols++) {
+            struct kase k = { .format = &formats[f],
+                              .rows = 6,
+                              .cols = cols,
+                              .k = K_MAX,
+                              .row_begin = 1,
+                              .row_end = 6,
+                              .offset = 64 };
+            compare(&d, &k, FILL_FINITE);
+            k.f32 = true;
+            compare(&d, &k, FILL_FINITE);
+        }
+}
+
 /* Residual, bias, columns that start inside, row ranges that do not: everything else that a call
  * may ask for. */
 static void test_matmul_ranges_and_epilogue(void **state)
@@ -379,6 +399,16 @@ static void test_matmul_decodes_each_weight_once(void **state)
         assert_int_equal(counting, 13);
 }
 
+/* Groups of 32 whose largest value is the least that counts, or just below it. */
+static void fill_tiny(struct dice *d, float *x, uint32_t count)
+{
+    static const float ends[] = { 0x1p-100f, 0x1.fffffep-101f };
+    for (uint32_t i = 0; i < count; i++)
+        x[i] = ldexpf(dice_float(d), -120);
+    for (uint32_t i = dice_below(d, 32); i < count; i += 32)
+        x[i] = dice_below(d, 2) == 0 ? ends[dice_below(d, 2)] : -ends[dice_below(d, 2)];
+}
+
 static void test_act_quantizers(void **state)
 {
     (void)state;
@@ -399,6 +429,8 @@ static void test_act_quantizers(void **state)
             for (uint32_t j = 0; j < k; j++)
                 src[j] = dice_below(&d, 8) == 0 ? ldexpf(rintf(x[j] * 127) + 0.5f, power)
                                                 : ldexpf(x[j], power);
+            if (i % 16 == 0)
+                fill_tiny(&d, src, k);
             memset(want, 0xcb, bytes);
             memset(out, 0xcb, bytes);
             ref.matmul.quantize[kind](want, src, k);
@@ -434,6 +466,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul_all_shapes),
+        cmocka_unit_test(test_matmul_long_rows),
         cmocka_unit_test(test_matmul_ranges_and_epilogue),
         cmocka_unit_test(test_matmul_edges),
         cmocka_unit_test(test_matmul_weights_at_every_offset),
