@@ -2,7 +2,8 @@
 /* http_conn - bytes in and out.
  *   1. Nothing here blocks. What a socket does not take waits in `out`, and EPOLLOUT says when.
  *   2. While a request is answered nothing is read, so a client that sends on is slowed down by its
- *      own socket; EPOLLRDHUP alone says that it has gone.
+ *      own socket; EPOLLRDHUP alone says that it has gone. Nor is anything read while a reply waits
+ *      for the socket: requests that ask for more than they take would fill the memory.
  *   3. The last reply of a connection is followed by a shutdown, and what the client still sends is
  *      read and dropped for a while: closing at once would reset the connection, and a reset takes
  *      the reply with it. */
@@ -34,6 +35,11 @@ bool http_conn_may_write(const struct conn *c)
     return http_conn_unsent(c) < CONN_OUT_HIGH;
 }
 
+bool http_conn_may_read(const struct conn *c)
+{
+    return c->state == CONN_LAST || (c->state != CONN_REPLY && http_conn_unsent(c) == 0);
+}
+
 void http_conn_drop_in(struct conn *c, size_t count)
 {
     must(count <= c->in.len);
@@ -55,7 +61,8 @@ bool http_conn_read(struct conn *c)
         server_conn_close(c);
         return false;
     }
-    c->moved_us = server_now_us(c->server);
+    if (http_conn_unsent(c) == 0) /* who sends and reads nothing stands still */
+        c->moved_us = server_now_us(c->server);
     if (c->state == CONN_LAST) {
         c->dropped += (uint64_t)n;
         if (c->dropped <= DROPPED_BYTES_MAX)
@@ -102,9 +109,10 @@ void http_conn_watch(struct conn *c)
 {
     if (c->fd < 0)
         return;
-    uint32_t wanted = c->half_closed ? 0 : EPOLLRDHUP;
-    if (c->state != CONN_REPLY)
-        wanted |= EPOLLIN;
+    bool reads = http_conn_may_read(c);
+    uint32_t wanted = reads ? EPOLLIN : 0; /* its end is read behind the bytes before it */
+    if (!c->half_closed && (reads || c->state == CONN_REPLY))
+        wanted |= EPOLLRDHUP;
     if (http_conn_unsent(c) > 0)
         wanted |= EPOLLOUT;
     if (wanted == c->watched)

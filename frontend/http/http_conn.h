@@ -84,6 +84,9 @@ void http_conn_watch(struct conn *c);
 size_t http_conn_unsent(const struct conn *c);
 bool http_conn_may_write(const struct conn *c);
 
+/* http_conn_may_read - not while a request is answered, and not until its reply has been sent. */
+bool http_conn_may_read(const struct conn *c);
+
 /* http_conn_drop_in - the first bytes of in are used. */
 void http_conn_drop_in(struct conn *c, size_t count);
 

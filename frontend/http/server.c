@@ -146,10 +146,12 @@ static void accept_some(struct server *s, int listener)
     }
 }
 
-/* What the head says to the bytes that are there; goes on while whole requests are. */
+/* What the head says to the bytes that are there; goes on while whole requests are, and the client
+ * takes the replies. */
 static void process(struct conn *c)
 {
-    while (c->fd >= 0 && (c->state == CONN_HEAD || c->state == CONN_BODY)) {
+    while (c->fd >= 0 && (c->state == CONN_HEAD || c->state == CONN_BODY) &&
+           http_conn_unsent(c) == 0) {
         size_t used = 0;
         int status;
         if (c->state == CONN_HEAD) {
@@ -202,14 +204,14 @@ static void take_conn_event(struct conn *c, uint32_t events)
         server_conn_close(c);
         return;
     }
-    if ((events & EPOLLIN) != 0 && c->state != CONN_REPLY && http_conn_read(c))
+    if ((events & EPOLLIN) != 0 && http_conn_may_read(c) && http_conn_read(c))
         process(c);
     if (c->fd >= 0 && (events & EPOLLOUT) != 0) {
         bool waited = !http_conn_may_write(c);
         if (http_conn_flush(c)) {
-            http_conn_watch(c);
             if (waited && http_conn_may_write(c) && c->call != NULL)
                 call_advance(c->call);
+            process(c); /* what has waited behind the reply */
         }
     }
     if (c->fd >= 0 && (events & EPOLLRDHUP) != 0 && c->state == CONN_REPLY) {

@@ -3,6 +3,8 @@
 """quire serve: requests that want to hurt. Each gets an error that names its field, and the server
 goes on."""
 import json
+import socket
+import threading
 import time
 
 from serving import Reply, Server, head, post
@@ -157,6 +159,34 @@ def test_a_flood_of_pipelined_requests():
         f = c.makefile("rb")
         for _ in range(50):
             equal((Reply(f).status, Reply(f).status), (200, 200))
+
+
+def test_pipelined_requests_of_somebody_who_reads_nothing():
+    one = head("GET", "/health")
+    count = (6 << 20) // len(one)  # their replies are 36 MB
+    raw = one * count
+    with server().connect() as c:
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+        c.settimeout(1)
+        sent = 0
+        try:
+            while sent < len(raw):
+                sent += c.send(raw[sent:sent + (1 << 20)])
+        except TimeoutError:
+            pass  # the server has stopped reading, too
+        check(sent < len(raw), "all was read")
+        equal(server().get("/health").status, 200)
+        c.settimeout(60)
+        rest = threading.Thread(target=c.sendall, args=(raw[sent:],))
+        rest.start()
+        replies, tail = 0, b""
+        while replies < count:
+            data = tail + c.recv(1 << 20)
+            check(len(data) > len(tail), "closed after", replies)
+            replies += data.count(b"HTTP/1.1 200 ")
+            tail = data[-12:]
+        rest.join()
+        equal(replies, count)
 
 
 def test_zz_stop():
