@@ -206,8 +206,7 @@ static enum rc put_new(struct native_job *job, uint32_t k, struct text *frames)
     bool token = shows && g->token_count > sent->tokens;
     enum rc rc = RC_OK;
     if (token || g->text.len > sent->text_bytes) {
-        json_t *tokens = c->params.return_tokens ? ids_json(g, sent->tokens) : json_array();
-        json_t *chunk = piece_json(c, k, sent->text_bytes, tokens, false);
+        json_t *chunk = piece_json(c, k, sent->text_bytes, ids_json(g, sent->tokens), false);
         if (c->params.logprobs > 0 &&
             json_object_set_new(chunk, "completion_probabilities",
                                 probabilities_json(c, k, sent->tokens)) != 0) {

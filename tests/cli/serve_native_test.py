@@ -178,6 +178,8 @@ def test_native_tokens_and_probabilities():
     equal(sum((e["tokens"] for e in events), []), r["tokens"])
     equal(sum((e.get("completion_probabilities", []) for e in events), []), probabilities)
     equal(len(events), 9)
+    events = native_events()  # a stream has the ids, asked for or not
+    equal(sum((e["tokens"] for e in events), []), r["tokens"])
 
 
 def test_native_stream():
