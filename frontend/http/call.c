@@ -52,7 +52,7 @@ static uint32_t retry_after_s(const struct server *s)
 static void refuse(struct conn *c, const struct route *route, struct api_error *error)
 {
     c->server->note.error_code = error->code;
-    reply_error(c, route->dialect, error);
+    reply_error(c, route_errors(route), error);
 }
 
 void call_start(struct conn *c)

@@ -58,7 +58,8 @@ static const struct route routes[] = {
     { .path = "/v1/messages/count_tokens",
       .name = "count_tokens",
       .post = true,
-      .query = query_count_tokens },
+      .query = query_count_tokens,
+      .errors = &dialect_messages },
     { .path = "/v1/chat/completions/input_tokens",
       .name = "input_tokens",
       .post = true,
@@ -99,11 +100,18 @@ static const struct route *find_route(struct conn *c, const struct http_head *he
     return NULL;
 }
 
+const struct dialect *route_errors(const struct route *route)
+{
+    if (route == NULL)
+        return NULL;
+    return route->errors != NULL ? route->errors : route->dialect;
+}
+
 static void refuse(struct conn *c, int status, const char *code, const char *message)
 {
     struct api_error error;
     api_error_set(&error, status, code, NULL, "%s", message);
-    reply_error(c, c->request.route != NULL ? c->request.route->dialect : NULL, &error);
+    reply_error(c, route_errors(c->request.route), &error);
 }
 
 /* The client's own id if it is printable and not too long, else one of ours. */
@@ -226,7 +234,7 @@ static bool check_ready(struct conn *c, const struct route *route)
     if (route->post && server_model_lost(s)) {
         struct api_error error;
         completion_say_lost(&error);
-        reply_error(c, route->dialect, &error);
+        reply_error(c, route_errors(route), &error);
         return false;
     }
     if (s->ready || route->early)
@@ -245,7 +253,7 @@ static void take_body_length(struct conn *c, const struct http_head *head)
         api_error_set(&error, status, "body_too_large", NULL,
                       "the body has more than the %llu bytes of --max-body",
                       (unsigned long long)s->options.body_bytes);
-        reply_error(c, c->request.route->dialect, &error);
+        reply_error(c, route_errors(c->request.route), &error);
         return;
     }
     c->state = CONN_BODY;

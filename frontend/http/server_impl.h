@@ -32,6 +32,7 @@ struct route {
     const struct dialect *dialect;
     api_query *query;
     void (*plain)(struct conn *c);
+    const struct dialect *errors; /* of a query: how its errors look; NULL: as OpenAI's */
 };
 
 enum call_state {
@@ -124,6 +125,7 @@ const char *server_model_name(const struct server *s);
 bool server_model_lost(const struct server *s); /* bytes of its file are gone for good */
 
 /* routes.c */
+const struct dialect *route_errors(const struct route *route); /* NULL too: OpenAI's */
 void routes_take_head(struct conn *c, const struct http_head *head); /* answered, or CONN_BODY */
 void routes_take_body(struct conn *c);                               /* and now its body */
 

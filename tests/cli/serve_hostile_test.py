@@ -82,6 +82,8 @@ def test_every_field_with_every_wrong_value():
                 check(named or long or "no JSON" in message, url, field, value[:30], r.text)
     c.close()
     check(accepted > 100, accepted)  # neutral values among them
+    r = server().post("/v1/messages/count_tokens", {"messages": []})
+    equal((r.status, r.json["type"]), (400, "error"))  # as Anthropic's errors look
     equal(server().post("/v1/completions", PARTS["/v1/completions"][0]).status, 200)
 
 
