@@ -27,7 +27,7 @@ const struct option engine_option_rows[] = {
       "how keys are kept: f16, q8_0 (half the memory), q4_0 (a quarter, coarse)" },
     { "-ctv --kv-type-v --cache-type-v", OPTION_CHOICE, AT(kv_type_v), 0, 0, "TYPE", kv_choices,
       "how values are kept: f16, q8_0, q4_0" },
-    { "-np --max-rows --parallel", OPTION_U32, AT(rows_max), 0, 1024, "N", NULL,
+    { "-np --max-rows --parallel --max-num-seqs", OPTION_U32, AT(rows_max), 0, 1024, "N", NULL,
       "requests that run at once; 0 = 16, and where weights are read in every step up to 64, as "
       "long as they compute no longer than that takes" },
     { "--chunk", OPTION_U32, AT(chunk_tokens), 0, STEP_ROWS_MAX / 2, "N", NULL,

@@ -75,6 +75,9 @@ def test_flags_of_other_engines_are_ignored_with_a_note():
     for flag in ["-ngl", "--mmap", "-fa", "-no-cnv", "-st", "--color",
                  "--no-context-shift"]:
         equal(said(p).count("note: %s is ignored" % flag), 1)
+    p = quire("serve", "--jinja", "--metrics", "--slots", "--props", "--no-webui", "--embeddings",
+              "--enable-prefix-caching", "--dtype", "auto", "--max-num-seqs", 4, status=2)
+    check("-m MODEL is missing" in said(p), said(p))  # and nothing about flags
 
 
 def test_bad_models_exit_3():
