@@ -17,8 +17,8 @@ static const char *const orders[] = { "vllm", "llama.cpp", NULL };
 
 const struct option sampling_option_rows[] = {
     { "-n --predict --n-predict --max-tokens", OPTION_I32, AT(predict), -1, CTX_TOKENS_MAX, "N",
-      NULL, "tokens to generate at most; -1 = to the end of the context; not given: 128; in serve and "
-      "OpenAI batch lines as there: 16, in chats no limit" },
+      NULL, "tokens to generate at most; -1 = to the end of the context; not given: 128; in serve "
+      "and OpenAI batch lines as there: 16, in chats no limit" },
     { "--temp --temperature", OPTION_F32, AT(temperature), 0, 100, "T", NULL,
       "temperature; 0 = greedy" },
     { "--top-k", OPTION_I32, AT(top_k), -1, 2147483647, "K", NULL,
