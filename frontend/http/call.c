@@ -340,7 +340,9 @@ static bool admit(struct call *call, struct api_error *error)
     uint32_t places = places_of(completion);
     if (s->live > 0 && s->live + places > room) {
         api_error_set(error, 429, "queue_full", NULL,
-                      "%u requests run or wait, at most %u may: try again later", s->live, room);
+                      "%u requests run or wait and this one asks for %u more, at most %u may: try "
+                      "again later",
+                      s->live, places, room);
         return false;
     }
     call->choices = mem_alloc_array(completion->choice_count, sizeof *call->choices);

@@ -125,6 +125,7 @@ def test_spare_requests_leave_half_of_the_queue():
         Reply(a.makefile("rb"), body=False)
         r = s.post("/v1/completions", body(1, 2, n=3), X_Quire_Class="spare")
         equal((r.status, r.error["code"]), (429, "queue_full"))
+        check("this one asks for 3 more" in r.error["message"], r.text)
         equal(s.post("/v1/completions", body(1, 2, n=3)).status, 200)
 
 
