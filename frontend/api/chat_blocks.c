@@ -26,6 +26,11 @@ static enum block_kind waiting(const struct chat_blocks *b, const struct answer 
     return a->call_count > b->calls ? BLOCK_CALL : BLOCK_NONE;
 }
 
+bool chat_blocks_last(const struct chat_blocks *b, const struct answer *a)
+{
+    return waiting(b, a) == BLOCK_NONE;
+}
+
 enum block_event chat_blocks_next(struct chat_blocks *b, const struct answer *a, bool ended,
                                   struct str *grown)
 {

@@ -27,6 +27,9 @@ struct chat_blocks {
 enum block_event chat_blocks_next(struct chat_blocks *b, const struct answer *a, bool ended,
                                   struct str *grown);
 
+/* chat_blocks_last - nothing is there yet that would be a block behind the one at hand. */
+bool chat_blocks_last(const struct chat_blocks *b, const struct answer *a);
+
 /* chat_blocks_text - all that the block at hand has given out. */
 struct str chat_blocks_text(const struct chat_blocks *b, const struct answer *a);
 

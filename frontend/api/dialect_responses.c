@@ -105,11 +105,20 @@ static json_t *part_json(const struct responses_job *r, struct str text)
                      "annotations", "logprobs");
 }
 
+/* What is cut off is the last item, which closes when all has ended. */
+static const char *item_status(const struct responses_job *r)
+{
+    const struct chat_choice *choice = &r->chat.choices[0];
+    bool cut = choice->ended && chat_blocks_last(&r->blocks, &choice->answer) &&
+               strcmp(chat_finish(&r->chat, 0), "length") == 0;
+    return cut ? "incomplete" : "completed";
+}
+
 /* The item at hand; without text it has just begun. */
 static json_t *item_json(const struct responses_job *r, const struct str *text)
 {
     const struct chat_blocks *b = &r->blocks;
-    const char *status = text != NULL ? "completed" : "in_progress";
+    const char *status = text != NULL ? item_status(r) : "in_progress";
     struct str shown = text != NULL ? *text : str_of(NULL);
     char id[64], call_id[64];
     item_id(r, id);

@@ -226,12 +226,15 @@ static void test_responses_body(void **state)
     assert_string_equal(text_of(call, "type"), "function_call");
     assert_string_equal(text_of(call, "arguments"), "{\"n\": 7}");
     assert_string_equal(text_of(call, "call_id"), "call_0123abcd_0");
+    assert_string_equal(text_of(call, "status"), "completed");
     assert_int_equal(number_of(json_object_get(r, "usage"), "output_tokens"), 83);
     replay_rig_text(&rig.replay, "abc");
     r = api_rig_body(&rig, &dialect_responses, "{\"input\": \"hi\", \"max_output_tokens\": 2}");
     assert_string_equal(text_of(r, "status"), "incomplete");
     assert_string_equal(text_of(json_object_get(r, "incomplete_details"), "reason"),
                         "max_output_tokens");
+    assert_string_equal(text_of(json_array_get(json_object_get(r, "output"), 0), "status"),
+                        "incomplete");
 }
 
 static void test_responses_events(void **state)
