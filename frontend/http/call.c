@@ -61,7 +61,7 @@ void call_start(struct conn *c)
     struct api_error error;
     struct call *call = NULL;
     size_t bytes = c->body_text.len;
-    if (s->body_bytes + bytes <= BODIES_BYTES_MAX)
+    if (s->body_bytes <= BODIES_BYTES_MAX)
         call = mem_alloc(sizeof *call);
     if (call == NULL) {
         api_error_set(&error, 503, "overloaded", NULL, "too many long requests at once");
@@ -91,7 +91,6 @@ void call_start(struct conn *c)
     *(s->calls_last != NULL ? &s->calls_last->next : &s->calls) = call;
     s->calls_last = call;
     s->call_count++;
-    s->body_bytes += bytes;
     c->call = call;
     c->state = CONN_REPLY;
     helper_post(s->helper, call, call->route->slow ? SIZE_MAX : bytes);

@@ -50,6 +50,12 @@ void http_conn_drop_in(struct conn *c, size_t count)
         text_close(&c->in);
 }
 
+void http_conn_drop_body(struct conn *c)
+{
+    c->server->body_bytes -= c->body_text.len;
+    text_close(&c->body_text);
+}
+
 bool http_conn_read(struct conn *c)
 {
     char bytes[CONN_READ_BYTES];
@@ -213,7 +219,7 @@ static void end_request(struct conn *c)
     c->state = c->request.keep_alive ? CONN_HEAD : CONN_LAST;
     c->scan = (struct http_scan){ 0 };
     c->request = (struct conn_request){ 0 };
-    text_close(&c->body_text);
+    http_conn_drop_body(c);
     if (http_conn_flush(c))
         http_conn_watch(c);
 }

@@ -90,6 +90,9 @@ bool http_conn_may_read(const struct conn *c);
 /* http_conn_drop_in - the first bytes of in are used. */
 void http_conn_drop_in(struct conn *c, size_t count);
 
+/* http_conn_drop_body - what has come of the body, which the server's budget counts. */
+void http_conn_drop_body(struct conn *c);
+
 /* A whole answer. */
 struct reply {
     int status;

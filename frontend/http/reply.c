@@ -48,8 +48,11 @@ void reply_refusal(struct conn *c, int status, const char *why)
 {
     struct api_error error;
     c->request.keep_alive = false; /* where the next request would begin is not known */
-    api_error_set(&error, status, status == 413 ? "body_too_large" : "bad_request", NULL, "%s",
-                  why);
+    api_error_set(&error, status,
+                  status == 413   ? "body_too_large"
+                  : status == 503 ? "overloaded"
+                                  : "bad_request",
+                  NULL, "%s", why);
     reply_error(c, NULL, &error);
 }
 

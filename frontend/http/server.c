@@ -64,6 +64,7 @@ void server_conn_close(struct conn *c)
         return;
     close(c->fd);
     c->fd = -1;
+    http_conn_drop_body(c);
     if (c->call != NULL)
         call_leave(c->call);
     if (c->prev != NULL)
@@ -85,7 +86,6 @@ static void free_closed(struct server *s)
         s->closed = c->next;
         text_close(&c->in);
         text_close(&c->out);
-        text_close(&c->body_text);
         mem_free(c);
     }
 }
@@ -176,12 +176,19 @@ static void process(struct conn *c)
                 reply_refusal(c, status,
                               "the head of the request is too long, or has a bare line feed");
         } else {
+            size_t before = c->body_text.len;
             status = http_body_push(&c->body, c->in.data, c->in.len, &used, &c->body_text);
+            c->server->body_bytes += c->body_text.len - before;
             http_conn_drop_in(c, used);
+            if (status == 0 && c->server->body_bytes > BODIES_BYTES_MAX)
+                status = 503;
             if (status == 200)
                 routes_take_body(c);
             else if (status != 0)
-                reply_refusal(c, status, "the body of the request is too long or badly framed");
+                reply_refusal(c, status,
+                              status == 503
+                                  ? "too many long requests at once"
+                                  : "the body of the request is too long or badly framed");
         }
         if (status == 0)
             break;

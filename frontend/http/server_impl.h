@@ -18,7 +18,7 @@
 #include "frontend/http/server.h"
 
 #define LISTENERS_MAX 8u              /* addresses that a name may stand for */
-#define BODIES_BYTES_MAX (256u << 20) /* bodies that wait to be read, of all connections */
+#define BODIES_BYTES_MAX (256u << 20) /* bodies in memory, of all connections: whole or not */
 
 /* Where a path leads. One of dialect, query and plain is set. */
 struct route {

@@ -3,6 +3,7 @@
 """quire serve: requests that want to hurt. Each gets an error that names its field, and the server
 goes on."""
 import json
+import select
 import socket
 import threading
 import time
@@ -108,6 +109,26 @@ def test_bodies_that_are_too_large():
     equal((r.status, r.error["code"]), (400, "context_length_exceeded"))
     r = server().post("/v1/completions", b'{' + b'"a":1,' * 300000 + b'"prompt":"x"}')
     equal(r.status, 200)
+
+
+def test_bodies_that_never_end():
+    size = 32 << 20
+    raw = head("POST", "/v1/completions", Content_Length=size) + b" " * (size - 1)
+    with Server("--read-s", 600, "--log-level", "error") as s:
+        for _ in range(2):  # what is left behind counts no longer
+            held = [s.connect() for _ in range(9)]
+            for c in held:
+                try:
+                    c.sendall(raw)
+                except ConnectionError:
+                    pass
+            refused = select.select(held, [], [], 10)[0]  # one of them: eight find room
+            check(refused, "nobody is refused")
+            r = Reply(refused[0].makefile("rb"))
+            equal((r.status, r.error["code"], r.fields["connection"]), (503, "overloaded", "close"))
+            for c in held:
+                c.close()
+        equal(s.post("/v1/completions", {"prompt": "x", "max_tokens": 1}).status, 200)
 
 
 def test_bodies_that_would_be_many_times_as_large_in_memory():
