@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* fair - the order of admission:
  *
- *   1 the elder: the oldest that waits becomes it when its patience is over, if there is none.
+ *   1 the elder: the oldest that waits becomes it when its patience is over, if there is none,
+ *     and unless one runs that is older and as impatient, and would have to give way.
  *     One at a time, so that a long queue of one tenant or class does not pass for urgent; all
  *     in turn, so that every wait has a bound
  *   2 who was preempted, unless the next new one is of a better class, or of a tenant that has used
@@ -211,17 +212,33 @@ uint64_t fair_used_us(const struct sched *s, const struct request *r)
     return s->fair.tenants[r->seq.tenant].used_us[r->seq.class];
 }
 
+static bool impatient(const struct sched *s, const struct request *r)
+{
+    const struct sequence *seq = &r->seq;
+    uint64_t now_us = seq->state == SEQ_WAITING ? s->now_us - seq->waits_since_us : 0;
+    return seq->waited_us + now_us > s->config.patience_us;
+}
+
+/* Whether one runs that is older than r and has lost its patience: it must not give way to a
+ * younger elder again. */
+static bool older_runs(const struct sched *s, const struct request *r)
+{
+    for (uint32_t i = 0; i < s->running_count; i++) {
+        const struct request *o = s->running[i];
+        if (o->seq.class != CLASS_SPARE && o->seq.order < r->seq.order && impatient(s, o))
+            return true;
+    }
+    return false;
+}
+
 /* The elder, when it waits. */
 static struct request *waiting_elder(struct sched *s)
 {
     struct fair *f = &s->fair;
     struct request *oldest = s->waiting.head;
-    if (f->elder == NULL && oldest != NULL) {
-        const struct sequence *seq = &oldest->seq;
-        if (seq->waited_us + (s->now_us - seq->waits_since_us) > s->config.patience_us) {
-            oldest->seq.elder = true;
-            f->elder = oldest;
-        }
+    if (f->elder == NULL && oldest != NULL && impatient(s, oldest) && !older_runs(s, oldest)) {
+        oldest->seq.elder = true;
+        f->elder = oldest;
     }
     return f->elder != NULL && f->elder->seq.state == SEQ_WAITING ? f->elder : NULL;
 }
