@@ -3,12 +3,14 @@
  *
  *   system                         a system turn in front
  *   user:      tool_result ..      a tool turn each, before the user's text
- *   assistant: text, tool_use ..   one turn with content and tool_calls; thinking is its reasoning
+ *   assistant: text, tool_use ..   one turn with content and tool_calls; thinking is its reasoning;
+ *                                  the last one is gone on with when it is text
  */
 #include "frontend/api/messages_body.h"
 
 #include <string.h>
 
+#include "core/str.h"
 #include "frontend/api/body_work.h"
 
 static enum rc add_result(struct work *w, json_t *block)
@@ -168,6 +170,19 @@ static enum rc add_thinking(struct work *w, json_t *body, json_t *out)
     return RC_OK;
 }
 
+/* Text of an assistant at the end is the beginning of the answer. */
+static void add_prefill(struct work *w, json_t *out)
+{
+    json_t *last = json_array_get(w->turns, json_array_size(w->turns) - 1);
+    json_t *text = get(last, "content");
+    if (json_is_array(text))
+        text = get(json_array_get(text, json_array_size(text) - 1), "text");
+    struct str said = { json_string_value(text), json_string_length(text) };
+    bool blank = str_trim(said).len == 0;
+    if (is(get(last, "role"), "assistant") && get(last, "tool_calls") == NULL && !blank)
+        set(w, out, "continue_final_message", json_true());
+}
+
 enum rc messages_body(json_t **out, json_t *body, struct api_error *error)
 {
     static const char *const same[] = { "max_tokens", "temperature", "top_p",
@@ -190,6 +205,7 @@ enum rc messages_body(json_t **out, json_t *body, struct api_error *error)
             set(&w, own, same[i], json_incref(get(body, same[i])));
     if (get(body, "stop_sequences") != NULL)
         set(&w, own, "stop", json_incref(get(body, "stop_sequences")));
+    add_prefill(&w, own);
     set(&w, own, "messages", w.turns);
     if (rc == RC_OK && w.starved)
         rc = api_error_set(error, 500, "out_of_memory", NULL, "out of memory");

@@ -69,6 +69,27 @@ static void test_messages_become_a_chat(void **state)
         "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"go on\"}]}]}");
 }
 
+static void test_text_of_the_assistant_at_the_end_is_gone_on_with(void **state)
+{
+    (void)state;
+    static const char *const said[][2] = { { "\"Sure, \"", "true" },
+                                           { "[{\"type\": \"text\", \"text\": \"Sure\"}]", "true" },
+                                           { "\" \"", NULL },
+                                           { "[]", NULL } };
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        char body[512], wanted[512];
+        const char *content = strcmp(said[i][0], "[]") == 0 ? "\"\"" : said[i][0];
+        snprintf(body, sizeof body,
+                 "{\"messages\": [%s, {\"role\": \"assistant\", \"content\": %s}]}",
+                 "{\"role\": \"user\", \"content\": \"q\"}", said[i][0]);
+        snprintf(wanted, sizeof wanted,
+                 "{%s\"messages\": [%s, {\"role\": \"assistant\", \"content\": %s}]}",
+                 said[i][1] != NULL ? "\"continue_final_message\": true, " : "",
+                 "{\"role\": \"user\", \"content\": \"q\"}", content);
+        expect_turns(messages_body, body, wanted);
+    }
+}
+
 static void test_items_become_a_chat(void **state)
 {
     (void)state;
@@ -340,6 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages_become_a_chat), cmocka_unit_test(test_items_become_a_chat),
+        cmocka_unit_test(test_text_of_the_assistant_at_the_end_is_gone_on_with),
         cmocka_unit_test(test_messages_body),          cmocka_unit_test(test_messages_events),
         cmocka_unit_test(test_messages_blocks),        cmocka_unit_test(test_responses_body),
         cmocka_unit_test(test_responses_events),       cmocka_unit_test(test_failing_runs),
