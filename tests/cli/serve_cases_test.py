@@ -301,14 +301,18 @@ def test_T15_a_long_prompt_next_to_live_streams():
         threads = [threading.Thread(target=short, args=(i,)) for i in range(8)]
         for t in threads:
             t.start()
-        before = s.metrics()["quire_steps_total"]
-        s.post("/v1/completions", {"prompt": long, "max_tokens": 1, "cache_salt": "last"})
-        steps = s.metrics()["quire_steps_total"] - before
+        # steps before it came and after it had gone count, too: a busy machine makes many of them,
+        # so the least of some tries is taken
+        tries = []
+        while len(tries) < 5 and (not tries or min(tries) > 32 * 2 + 16):
+            before = s.metrics()["quire_steps_total"]
+            s.post("/v1/completions", {"prompt": long, "max_tokens": 1,
+                                       "cache_salt": "last %d" % len(tries)})
+            tries.append(s.metrics()["quire_steps_total"] - before)
         going[0] = False
         for t in threads:
             t.join()
-        # and those before it came, after it had gone: a busy machine makes many of these
-        check(steps <= 32 * 2 * 4, steps)
+        check(min(tries) <= 32 * 2 + 16, tries)
 
 
 def test_T19_control_tokens_in_user_text():
