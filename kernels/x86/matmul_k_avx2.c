@@ -6,6 +6,7 @@
 
 struct tile_k {
     __m256i q[64][2];
+    __m256i below[64][2], start[2]; /* of split codes */
     __m256i scale[16][2];
     __m256i min[8][2];
     __m256 d[2], dmin[2];
@@ -257,28 +258,50 @@ ATTR_INLINE void unpack_scales_iq4_xs(struct tile_k *t, uint32_t half, __m256i w
     }
 }
 
-static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t stride,
-                          uint32_t count)
+ATTR_INLINE void unpack_codes_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                                     const bool split)
 {
     struct tile_k *t = tile;
-    __m256i w[4];
-    (void)count;
+    __m256i w[4], start = _mm256_setzero_si256();
     transpose16(src, stride, w);
     unpack_scales_iq4_xs(t, half, w[0], w[1]);
     t->d[half] = lanes_to_f32(_mm256_and_si256(w[0], _mm256_set1_epi32(0xffff)));
     for (uint32_t j = 0; j < 8; j++) {
+        __m256i codes[8];
         transpose16(src + 8 + 16 * j, stride, w);
         ATTR_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
-            t->q[8 * j + i][half] = iq4_codes(low_nibbles(w[i]));
-            t->q[8 * j + 4 + i][half] = iq4_codes(high_nibbles(w[i]));
+            codes[i] = iq4_codes(low_nibbles(w[i]));
+            codes[4 + i] = iq4_codes(high_nibbles(w[i]));
+        }
+        ATTR_UNROLL
+        for (uint32_t i = 0; i < 8 && !split; i++)
+            t->q[8 * j + i][half] = codes[i];
+        if (split) {
+            __m256i sum = store_split(&t->q[8 * j], &t->below[8 * j], half, codes);
+            start = _mm256_sub_epi32(start, _mm256_madd_epi16(sum, t->scale[j][half]));
         }
     }
+    t->start[half] = start;
+}
+
+static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                          uint32_t count)
+{
+    (void)count;
+    unpack_codes_iq4_xs(tile, half, src, stride, false);
+}
+
+static void unpack_iq4_xs_many(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                               uint32_t count)
+{
+    (void)count;
+    unpack_codes_iq4_xs(tile, half, src, stride, true);
 }
 
 ATTR_INLINE struct part256 parts_of(const struct tile_k *t)
 {
-    return (struct part256){ t->q, t->scale, t->min, t->d, t->dmin };
+    return (struct part256){ t->q, t->below, t->start, t->scale, t->min, t->d, t->dmin };
 }
 
 /* Sums of n columns, of codes that stand at weight k of 8 rows. */
@@ -429,41 +452,49 @@ DIRECTS(q6_k)
     MICRO(name, micro, 2, ((bytes) + 31) / 32, __VA_ARGS__)                                        \
     MICRO(name, micro, 3, ((bytes) + 31) / 32, __VA_ARGS__)                                        \
     MICRO(name, micro, 4, ((bytes) + 31) / 32, __VA_ARGS__)
+#define MICROS_NARROW(name, ...)                                                                   \
+    MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
+    MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)
 
-/* The entry of a format; how it takes few columns comes last. */
-#define RUN(name, bytes, ...)                                                                      \
+/* How a format is run; what distinguishes it comes last. */
+#define TILE(name, bytes, ...)                                                                     \
+    static const struct tile_format tile_##name = {                                                \
+        .block_elems = 256,                                                                        \
+        .block_bytes = bytes,                                                                      \
+        .chunk_blocks = 1,                                                                         \
+        .act_bytes = sizeof(struct act_q8_256),                                                    \
+        .unpack = unpack_##name,                                                                   \
+        .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3, micro_##name##_4 }, \
+        __VA_ARGS__,                                                                               \
+    };
+#define RUN(name)                                                                                  \
     static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
     {                                                                                              \
-        static const struct tile_format format = {                                                 \
-            .block_elems = 256,                                                                    \
-            .block_bytes = bytes,                                                                  \
-            .chunk_blocks = 1,                                                                     \
-            .act_bytes = sizeof(struct act_q8_256),                                                \
-            .unpack = unpack_##name,                                                               \
-            .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3,                 \
-                       micro_##name##_4 },                                                         \
-            __VA_ARGS__,                                                                           \
-        };                                                                                         \
-        tile_run_avx2(m, row_begin, row_end, &format);                                             \
+        tile_run_avx2(m, row_begin, row_end, &tile_##name);                                        \
     }
-#define RUN_NARROW(name, bytes)                                                                    \
-    RUN(name, bytes, .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 })
-
+#define NARROW(name) .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 }
 #define FORMAT(name, bytes, ...)                                                                   \
     MICROS(name, bytes, __VA_ARGS__)                                                               \
-    MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
-    MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)                                         \
-    RUN_NARROW(name, bytes)
+    MICROS_NARROW(name, __VA_ARGS__)                                                               \
+    TILE(name, bytes, NARROW(name))                                                                \
+    RUN(name)
 #define FORMAT_DIRECT(name, bytes, ...)                                                            \
     MICROS(name, bytes, __VA_ARGS__)                                                               \
-    RUN(name, bytes, .narrow_cols = 4, .direct = directs_##name)
+    TILE(name, bytes, .narrow_cols = 4, .direct = directs_##name)                                  \
+    RUN(name)
 
 FORMAT(q2_k, 84, .depth = 4, .scale_depth = 4, .mins = 8)
 FORMAT(q3_k, 110, .depth = 4, .scale_depth = 4, .centre = CENTRE_4)
 FORMAT_DIRECT(q4_k, 144, .depth = 8, .scale_depth = 8, .mins = 4)
 FORMAT(q5_k, 176, .depth = 4, .scale_depth = 8, .mins = 4)
 FORMAT_DIRECT(q6_k, 210, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
-FORMAT(iq4_xs, 136, .wide = true)
+
+MICROS(iq4_xs_many, 136, .wide = true, .split = true)
+TILE(iq4_xs_many, 136, .many = NULL)
+MICROS(iq4_xs, 136, .wide = true)
+MICROS_NARROW(iq4_xs, .wide = true)
+TILE(iq4_xs, 136, NARROW(iq4_xs), .many = &tile_iq4_xs_many)
+RUN(iq4_xs)
 
 void matmul_fill_k_avx2(struct matmul_kernels *k)
 {

@@ -9,6 +9,7 @@ enum { BLOCKS = 8 }; /* of 32 weights: one chunk */
 
 struct tile_q {
     __m256i q[BLOCKS][8][2];
+    __m256i below[BLOCKS][8][2], start[BLOCKS][2]; /* of split codes */
     __m256 d[BLOCKS][2], m[BLOCKS][2];
 };
 
@@ -31,6 +32,18 @@ ATTR_INLINE void store_codes(__m256i (*q)[2], uint32_t half, const __m256i codes
     ATTR_UNROLL
     for (uint32_t i = 0; i < 8; i++)
         q[i][half] = codes[i];
+}
+
+/* Signed codes, as they are or split. */
+ATTR_INLINE void store_signed(struct tile_q *t, uint32_t b, uint32_t half, const __m256i codes[8],
+                              const bool split)
+{
+    if (!split) {
+        store_codes(t->q[b], half, codes);
+        return;
+    }
+    __m256i sum = store_split(t->q[b], t->below[b], half, codes);
+    t->start[b][half] = _mm256_madd_epi16(sum, _mm256_set1_epi16(-1));
 }
 
 /* ORs bit e of a word (one a row) into code e as bit 4. Byte i / 2 of the word goes to all four
@@ -128,21 +141,21 @@ static void unpack_mxfp4(void *tile, uint32_t half, const uint8_t *src, size_t s
     }
 }
 
-static void unpack_q8_0(void *tile, uint32_t half, const uint8_t *src, size_t stride,
-                        uint32_t count)
+ATTR_INLINE void unpack_signed_q8_0(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                                    uint32_t count, const bool split)
 {
     struct tile_q *t = tile;
     for (uint32_t b = 0; b < count; b++, src += 34) {
         __m256i codes[8];
         transpose16(src + 2, stride, codes);
         transpose16(src + 18, stride, codes + 4);
-        store_codes(t->q[b], half, codes);
+        store_signed(t, b, half, codes, split);
         t->d[b][half] = load_f16_rows(src, stride);
     }
 }
 
-static void unpack_iq4_nl(void *tile, uint32_t half, const uint8_t *src, size_t stride,
-                          uint32_t count)
+ATTR_INLINE void unpack_signed_iq4_nl(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                                      uint32_t count, const bool split)
 {
     struct tile_q *t = tile;
     for (uint32_t b = 0; b < count; b++, src += 18) {
@@ -151,7 +164,7 @@ static void unpack_iq4_nl(void *tile, uint32_t half, const uint8_t *src, size_t 
         ATTR_UNROLL
         for (uint32_t i = 0; i < 8; i++)
             codes[i] = iq4_codes(codes[i]);
-        store_codes(t->q[b], half, codes);
+        store_signed(t, b, half, codes, split);
         t->d[b][half] = load_f16_rows(src, stride);
     }
 }
@@ -163,7 +176,8 @@ ATTR_INLINE void micro_blocks(const struct tile_q *t, uint32_t count, const uint
 {
     for (uint32_t b = 0; b < count; b++, x += sizeof(struct act_q8_32)) {
         prefetch_part(next, b, lines);
-        micro32((struct part32){ t->q[b], t->d[b], t->m[b] }, x, x_stride, acc, n, s);
+        micro32((struct part32){ t->q[b], t->below[b], t->start[b], t->d[b], t->m[b] }, x, x_stride,
+                acc, n, s);
     }
 }
 
@@ -180,39 +194,61 @@ ATTR_INLINE void micro_blocks(const struct tile_q *t, uint32_t count, const uint
     MICRO(name, micro, 2, bytes, __VA_ARGS__)                                                      \
     MICRO(name, micro, 3, bytes, __VA_ARGS__)                                                      \
     MICRO(name, micro, 4, bytes, __VA_ARGS__)
+#define MICROS_NARROW(name, ...)                                                                   \
+    MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
+    MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)
 
-/* The entry of a format; how it takes few columns comes last. */
-#define RUN(name, bytes, ...)                                                                      \
+/* How a format is run; what distinguishes it comes last. */
+#define TILE(name, bytes, ...)                                                                     \
+    static const struct tile_format tile_##name = {                                                \
+        .block_elems = 32,                                                                         \
+        .block_bytes = bytes,                                                                      \
+        .chunk_blocks = BLOCKS,                                                                    \
+        .act_bytes = sizeof(struct act_q8_32),                                                     \
+        .unpack = unpack_##name,                                                                   \
+        .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3, micro_##name##_4 }, \
+        __VA_ARGS__,                                                                               \
+    };
+#define RUN(name)                                                                                  \
     static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
     {                                                                                              \
-        static const struct tile_format format = {                                                 \
-            .block_elems = 32,                                                                     \
-            .block_bytes = bytes,                                                                  \
-            .chunk_blocks = BLOCKS,                                                                \
-            .act_bytes = sizeof(struct act_q8_32),                                                 \
-            .unpack = unpack_##name,                                                               \
-            .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3,                 \
-                       micro_##name##_4 },                                                         \
-            __VA_ARGS__,                                                                           \
-        };                                                                                         \
-        tile_run_avx2(m, row_begin, row_end, &format);                                             \
+        tile_run_avx2(m, row_begin, row_end, &tile_##name);                                        \
     }
+#define NARROW(name) .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 }
+#define DIRECT(name) .narrow_cols = 4, .direct = direct_##name##_avx2
 #define FORMAT(name, bytes, ...)                                                                   \
     MICROS(name, bytes, __VA_ARGS__)                                                               \
-    MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
-    MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)                                         \
-    RUN(name, bytes, .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 })
+    MICROS_NARROW(name, __VA_ARGS__)                                                               \
+    TILE(name, bytes, NARROW(name))                                                                \
+    RUN(name)
 #define FORMAT_DIRECT(name, bytes, ...)                                                            \
     MICROS(name, bytes, __VA_ARGS__)                                                               \
-    RUN(name, bytes, .narrow_cols = 4, .direct = direct_##name##_avx2)
+    TILE(name, bytes, DIRECT(name))                                                                \
+    RUN(name)
+/* Signed codes: stored split for many columns. */
+#define UNPACK(name, suffix, split)                                                                \
+    static void unpack_##name##suffix(void *tile, uint32_t half, const uint8_t *src,               \
+                                      size_t stride, uint32_t count)                               \
+    {                                                                                              \
+        unpack_signed_##name(tile, half, src, stride, count, split);                               \
+    }
+#define FORMAT_SIGNED(name, bytes, few)                                                            \
+    UNPACK(name, , false)                                                                          \
+    UNPACK(name, _many, true)                                                                      \
+    MICROS(name, bytes, .wide = true)                                                              \
+    MICROS(name##_many, bytes, .wide = true, .split = true)                                        \
+    TILE(name##_many, bytes, .many = NULL)                                                         \
+    TILE(name, bytes, few, .many = &tile_##name##_many)                                            \
+    RUN(name)
 
 FORMAT_DIRECT(q4_0, 18, .depth = 8, .centre = CENTRE_8)
 FORMAT_DIRECT(q4_1, 20, .depth = 8, .mins = 1)
 FORMAT(q5_0, 22, .depth = 8, .centre = CENTRE_16)
 FORMAT(q5_1, 24, .depth = 4, .mins = 1)
-FORMAT_DIRECT(q8_0, 34, .wide = true)
 FORMAT(mxfp4, 17, .depth = 8, .centre = CENTRE_16)
-FORMAT(iq4_nl, 18, .wide = true)
+FORMAT_SIGNED(q8_0, 34, DIRECT(q8_0))
+MICROS_NARROW(iq4_nl, .wide = true)
+FORMAT_SIGNED(iq4_nl, 18, NARROW(iq4_nl))
 
 void matmul_fill_q_avx2(struct matmul_kernels *k)
 {

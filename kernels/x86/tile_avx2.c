@@ -7,7 +7,7 @@
  *         for 256 weights       unpacked once, whatever the number of columns
  *           for 4 columns       micro-kernel; or, one column: a form without a tile
  *   many columns (wide: arithmetic is what counts)
- *     for 32 columns            their activations stay in L2
+ *     for 128 columns           their activations stay in L2 or L3
  *       for 16 rows             neighbours, in two halves that share every broadcast
  *         for 256 weights
  *           for 4 columns       micro-kernel; the next 16 rows are prefetched meanwhile
@@ -26,7 +26,7 @@
 #include "kernels/f16.h"
 #include "kernels/ref/matmul_ref.h"
 
-enum { COLS_MAX = 32 };
+enum { COLS_MAX = 128 };
 
 /* Rows base, base + step, .. of 8 lanes; lanes [begin, end) are written. */
 struct lanes {
@@ -163,6 +163,7 @@ void tile_run_avx2(const struct matmul *m, uint32_t row_begin, uint32_t row_end,
     }
     for (uint32_t col = 0, cols; col < m->x_count; col += cols) {
         cols = m->x_count - col < COLS_MAX ? m->x_count - col : COLS_MAX;
+        const struct tile_format *wide = f->many != NULL && cols > MANY_COLS ? f->many : f;
         uint32_t row = row_begin;
         if (cols <= f->narrow_cols) {
             uint32_t step = (row_end - row_begin) / TILE_HALF;
@@ -176,7 +177,7 @@ void tile_run_avx2(const struct matmul *m, uint32_t row_begin, uint32_t row_end,
                                   lanes_at(row + TILE_HALF, row_end, rows) };
             const uint8_t *next = m->w.data + (row + TILE_ROWS) * m->w.row_bytes;
             bool inside = rows - row >= 2 * TILE_ROWS; /* the group behind this one */
-            run_wide(m, f, l, inside ? next : NULL, col, cols);
+            run_wide(m, wide, l, inside ? next : NULL, col, cols);
         }
     }
 }

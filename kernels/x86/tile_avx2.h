@@ -8,13 +8,19 @@
  *     codes, or signed ones of 8 bits
  * so every vector lane belongs to one output, a multiply-add takes 4 activations that are broadcast
  * from memory, and no sum ever crosses lanes. Two vectors share each broadcast: loads, not
- * multiplies, are what runs out (two a cycle). 8-bit codes leave no room for 16-bit sums: |code|
- * times the activation with the code's sign, two of them at most 2 * 128 * 127 = 32512, and
- * activations are never -128, so nothing saturates or wraps; then straight to 32 bits. Refused:
+ * multiplies, are what runs out (two a cycle).
+ *
+ * 8-bit codes leave no room for 16-bit sums: |code| times the activation with the code's sign, two
+ * of them at most 2 * 128 * 127 = 32512, and activations are never -128, so nothing saturates or
+ * wraps; then straight to 32 bits. For many columns codes are stored split: q is |code|, below is
+ * all ones where the code is below 0, and there the activation's bits are flipped. That makes
+ * -b - 1 of b, so the 32-bit sums start at the sizes of all codes below 0; two products are
+ * -2 * 128 * 128 = -32768 or more. On Zen 3 flipping runs four a cycle and the sign instruction
+ * two, on ports that multiplies want; with few columns the splitting costs more than that. Refused:
  * two 4-bit planes of code + 128 (as many multiplies and additions, but twice the tile to unpack:
- * 15 % slower at 8 columns), 16-bit codes and activations (8 % faster from 16 columns on, 40 %
- * slower to unpack, and a second copy of the activations; 20 % slower when they are widened on the
- * way), |code| kept in the tile (no gain).
+ * 15 % slower at 8 columns), 16-bit codes and activations (8 % faster than signs from 16 columns
+ * on, 40 % slower to unpack, and a second copy of the activations; 20 % slower when they are
+ * widened on the way), 6 columns at a time (5 % slower).
  *
  * Depth of 16-bit sums, |activation| <= 127; a multiply-add lane holds two products, additions
  * wrap:
@@ -40,6 +46,7 @@ enum {
     TILE_ROWS = 16,
     TILE_HALF = 8, /* rows of one vector */
     TILE_COLS = 4, /* columns of one micro-kernel call: 8 sums of 16 bits stay in registers */
+    MANY_COLS = 8, /* for more columns it pays to store signed codes split */
     TILE_BYTES_MAX = 10240,
     PREFETCH_AHEAD = 512, /* bytes */
     PREFETCH_STEPS = 8,   /* the next row group is asked for in this many small portions a chunk */
@@ -65,6 +72,7 @@ struct tile_format {
     uint32_t narrow_cols;
     tile_micro *narrow[3];
     tile_direct *const *direct;
+    const struct tile_format *many; /* NULL, or what is run for more than MANY_COLS columns */
 };
 
 /* tile_run_avx2 - rows [row_begin, row_end) of m. */
@@ -195,7 +203,8 @@ enum tile_centre { CENTRE_NONE, CENTRE_4, CENTRE_8, CENTRE_16, CENTRE_32 };
 
 struct tile_shape {
     int depth;               /* multiply-adds of one 16-bit sum: 4 or 8 (16 or 32 weights) */
-    bool wide;               /* codes of 8 bits, signed: no 16-bit sums, depth is not used */
+    bool wide;               /* signed codes of 8 bits: no 16-bit sums, depth is not used */
+    bool split;              /* those, stored split */
     enum tile_centre centre; /* start of the sum */
     int scale_depth;         /* 256: multiply-adds that share a scale, 4 or 8 */
     bool narrow;             /* 8 rows: the second vector is not there */
@@ -245,28 +254,49 @@ ATTR_INLINE void sums16(__m256i s16[TILE_COLS][2], const __m256i (*q)[2], const 
     }
 }
 
-/* Adds to dot the sums of 32 weights of n columns, codes of 8 bits, times scale (int16 twice in
- * each lane). */
-ATTR_INLINE void sums_wide(__m256i dot[TILE_COLS][2], const __m256i (*q)[2], const int8_t *y,
-                           size_t y_stride, const __m256i scale[2], const int n,
-                           const struct tile_shape s)
+/* Stores 32 signed codes of 8 rows, split. Returns 16-bit sums of those below 0. */
+ATTR_INLINE __m256i store_split(__m256i (*q)[2], __m256i (*below)[2], uint32_t half,
+                                const __m256i codes[8])
 {
-    const __m256i scale0 = scale[0], scale1 = scale[1];
+    __m256i sum = _mm256_setzero_si256();
+    ATTR_UNROLL
+    for (uint32_t i = 0; i < 8; i++) {
+        __m256i size = _mm256_abs_epi8(codes[i]);
+        __m256i mask = _mm256_cmpgt_epi8(_mm256_setzero_si256(), codes[i]);
+        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(size, mask));
+        q[i][half] = size;
+        below[i][half] = mask;
+    }
+    return sum;
+}
+
+/* Adds to dot the sums of 32 weights of n columns, signed codes of 8 bits, times scale (int16 twice
+ * in each lane). below: of codes that are stored split. */
+ATTR_INLINE void sums_wide(__m256i dot[TILE_COLS][2], const __m256i (*q)[2],
+                           const __m256i (*below)[2], const int8_t *y, size_t y_stride,
+                           const __m256i scale[2], const int n, const struct tile_shape s)
+{
+    const uint32_t vectors = s.narrow ? 1 : 2;
     ATTR_UNROLL
     for (int i = 0; i < 8; i++) {
-        __m256i q0 = q[i][0], q1 = q[i][1];
-        __m256i size0 = _mm256_abs_epi8(q0), size1 = _mm256_abs_epi8(q1);
+        __m256i size[2], turn[2];
+        ATTR_UNROLL
+        for (uint32_t v = 0; v < vectors; v++) {
+            size[v] = s.split ? q[i][v] : _mm256_abs_epi8(q[i][v]);
+            turn[v] = s.split ? below[i][v] : q[i][v];
+            KEEP_ORDER(size[v]); /* in registers, too */
+            KEEP_ORDER(turn[v]);
+        }
         ATTR_UNROLL
         for (int c = 0; c < n; c++) {
             __m256i b = splat32(y + (size_t)c * y_stride + 4 * i);
-            __m256i p0 = _mm256_maddubs_epi16(size0, _mm256_sign_epi8(b, q0));
-            dot[c][0] = _mm256_add_epi32(dot[c][0], _mm256_madd_epi16(p0, scale0));
-            KEEP_ORDER(dot[c][0]);
-            if (s.narrow)
-                continue;
-            __m256i p1 = _mm256_maddubs_epi16(size1, _mm256_sign_epi8(b, q1));
-            dot[c][1] = _mm256_add_epi32(dot[c][1], _mm256_madd_epi16(p1, scale1));
-            KEEP_ORDER(dot[c][1]);
+            ATTR_UNROLL
+            for (uint32_t v = 0; v < vectors; v++) {
+                __m256i to = s.split ? _mm256_xor_si256(b, turn[v]) : _mm256_sign_epi8(b, turn[v]);
+                __m256i p = _mm256_maddubs_epi16(size[v], to);
+                dot[c][v] = _mm256_add_epi32(dot[c][v], _mm256_madd_epi16(p, scale[v]));
+                KEEP_ORDER(dot[c][v]);
+            }
         }
     }
 }
@@ -296,9 +326,10 @@ ATTR_INLINE void prefetch_streams(const uint8_t *src, size_t stride, size_t at, 
 /* Parts of a 256-weight tile that belong to one pair of vectors. */
 struct part256 {
     const __m256i (*q)[2];
-    const __m256i (*scale)[2]; /* int16 twice in each lane, by 16 or 32 weights */
-    const __m256i (*min)[2];   /* int16 pairs, as the sums lie in memory */
-    const __m256 *d, *dmin;    /* [2] */
+    const __m256i (*below)[2], *start; /* of split codes, as in struct part32 */
+    const __m256i (*scale)[2];         /* int16 twice in each lane, by 16 or 32 weights */
+    const __m256i (*min)[2];           /* int16 pairs, as the sums lie in memory */
+    const __m256 *d, *dmin;            /* [2] */
 };
 
 /* The float step of one block of 256 weights and one column: the chains of the 8 rows of
@@ -327,13 +358,15 @@ ATTR_INLINE void micro256(const struct part256 p, const uint8_t *x, size_t x_str
 {
     __m256i dot[TILE_COLS][2];
     ATTR_UNROLL
-    for (int c = 0; c < n; c++)
-        dot[c][0] = dot[c][1] = _mm256_setzero_si256();
+    for (int c = 0; c < n; c++) {
+        dot[c][0] = s.split ? p.start[0] : _mm256_setzero_si256();
+        dot[c][1] = s.split ? p.start[1] : _mm256_setzero_si256();
+    }
     const int8_t *y = (const int8_t *)x;
     const int centred = s.centre == CENTRE_NONE ? 0 : n;
     for (int j = 0; s.wide && j < 8; j++) {
         prefetch_part(next, (uint32_t)j, lines);
-        sums_wide(dot, &p.q[8 * j], y + 32 * j, x_stride, p.scale[j], n, s);
+        sums_wide(dot, &p.q[8 * j], &p.below[8 * j], y + 32 * j, x_stride, p.scale[j], n, s);
     }
     for (int j = 0; !s.wide && j < 64 / s.depth; j++) {
         __m256i s16[TILE_COLS][2];
@@ -363,8 +396,9 @@ ATTR_INLINE void micro256(const struct part256 p, const uint8_t *x, size_t x_str
 
 /* One block of 32 weights. */
 struct part32 {
-    const __m256i (*q)[2]; /* [8] */
-    const __m256 *d, *m;   /* [2] */
+    const __m256i (*q)[2];             /* [8] */
+    const __m256i (*below)[2], *start; /* of split codes: [8], and what their sums start at, [2] */
+    const __m256 *d, *m;               /* [2] */
 };
 
 /* The float step of one block and one column, 8 rows. */
@@ -413,9 +447,11 @@ ATTR_INLINE void micro32(const struct part32 p, const uint8_t *x, size_t x_strid
     if (s.wide) {
         const __m256i ones[2] = { _mm256_set1_epi16(1), _mm256_set1_epi16(1) };
         ATTR_UNROLL
-        for (int c = 0; c < n; c++)
-            dot[c][0] = dot[c][1] = _mm256_setzero_si256();
-        sums_wide(dot, p.q, (const int8_t *)x, x_stride, ones, n, s);
+        for (int c = 0; c < n; c++) {
+            dot[c][0] = s.split ? p.start[0] : _mm256_setzero_si256();
+            dot[c][1] = s.split ? p.start[1] : _mm256_setzero_si256();
+        }
+        sums_wide(dot, p.q, p.below, (const int8_t *)x, x_stride, ones, n, s);
     } else {
         sums_block(dot, p, x, x_stride, n, s);
     }

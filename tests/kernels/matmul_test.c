@@ -11,7 +11,7 @@
 #include "tests/kernels/guard.h"
 #include "tests/kernels/levels.h"
 
-enum { ROWS_MAX = 65, COLS_MAX = 40, K_MAX = 17 * 256, OUT_MAX = COLS_MAX * (ROWS_MAX + 7) };
+enum { ROWS_MAX = 65, COLS_MAX = 136, K_MAX = 17 * 256, OUT_MAX = COLS_MAX * (ROWS_MAX + 7) };
 
 /* Formats under test, and where their blocks hold f16 scales. */
 static const struct format {
@@ -255,6 +255,24 @@ static void test_matmul_all_shapes(void **state)
     }
 }
 
+/* More columns than any level keeps sums of at once. */
+static void test_matmul_many_columns(void **state)
+{
+    (void)state;
+    struct dice d = { 8 };
+    for (uint32_t f = 0; f < FORMATS; f++) {
+        for (uint32_t cols = 127; cols <= 132 && has_level(&formats[f]); cols += few ? 2 : 1) {
+            struct kase k = { .format = &formats[f],
+                              .rows = 17,
+                              .cols = cols,
+                              .k = k_of(&formats[f], 2),
+                              .row_end = 17,
+                              .offset = 64 };
+            compare(&d, &k, FILL_FINITE);
+        }
+    }
+}
+
 /* Longer than any level's own buffers, so that a row is dequantized in pieces. */
 static void test_matmul_long_rows(void **state)
 {
@@ -287,7 +305,7 @@ static void test_matmul_ranges_and_epilogue(void **state)
         for (int i = 0; i < (few ? 40 : 200); i++) {
             struct kase k = { .format = &formats[f],
                               .rows = 8 + dice_below(&d, ROWS_MAX - 8),
-                              .cols = 1 + dice_below(&d, 9),
+                              .cols = 1 + dice_below(&d, 13),
                               .k = k_of(&formats[f], 1 + dice_below(&d, 4)),
                               .x_begin = dice_below(&d, 5),
                               .offset = dice_below(&d, 128),
@@ -311,7 +329,7 @@ static void test_matmul_edges(void **state)
         for (int i = 0; i < (few ? 150 : 600); i++) {
             struct kase k = { .format = &formats[f],
                               .rows = 16,
-                              .cols = 1 + dice_below(&d, 5),
+                              .cols = 1 + dice_below(&d, 13),
                               .k = k_of(&formats[f], 1 + dice_below(&d, 3)),
                               .row_end = 16,
                               .offset = 64 };
@@ -349,7 +367,7 @@ static void test_matmul_is_invariant(void **state)
         for (int i = 0; i < (few ? 2 : 6); i++) {
             struct kase k = { .format = &formats[f],
                               .rows = 17 + dice_below(&d, 48),
-                              .cols = 1 + dice_below(&d, COLS_MAX - 1),
+                              .cols = 1 + dice_below(&d, 39),
                               .k = k_of(&formats[f], 1 + dice_below(&d, 8)),
                               .offset = 64 };
             k.row_end = k.rows;
@@ -369,7 +387,7 @@ static void test_matmul_is_invariant(void **state)
     }
 }
 
-/* Tiled kernels decode a weight once, for one column as for 32: weights decoded, counted. */
+/* Tiled kernels decode a weight once, for one column as for 128: weights decoded, counted. */
 static void test_matmul_decodes_each_weight_once(void **state)
 {
     (void)state;
@@ -377,7 +395,7 @@ static void test_matmul_decodes_each_weight_once(void **state)
     uint32_t counting = 0;
     for (uint32_t f = 0; f < FORMATS; f++) {
         bool counts = false;
-        for (uint32_t cols = 1; cols <= 32 && has_level(&formats[f]); cols += cols < 9 ? 1 : 23) {
+        for (uint32_t cols = 1; cols <= 128 && has_level(&formats[f]); cols += cols < 9 ? 1 : 119) {
             uint64_t decoded = 0;
             struct kase k = { .format = &formats[f],
                               .rows = 48,
@@ -466,6 +484,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul_all_shapes),
+        cmocka_unit_test(test_matmul_many_columns),
         cmocka_unit_test(test_matmul_long_rows),
         cmocka_unit_test(test_matmul_ranges_and_epilogue),
         cmocka_unit_test(test_matmul_edges),
