@@ -21,7 +21,7 @@
 #include "core/mem.h"
 #include "kernels/kernels.h"
 
-enum { COLS_MAX = 32, THREADS_MAX = 8, L2_BYTES = 192 << 10, MEMORY_BYTES = 256 << 20 };
+enum { COLS_MAX = 128, THREADS_MAX = 8, L2_BYTES = 192 << 10, MEMORY_BYTES = 256 << 20 };
 
 static const enum dtype all_types[] = { DTYPE_Q4_K,  DTYPE_Q6_K, DTYPE_Q8_0,   DTYPE_Q4_0,
                                         DTYPE_Q4_1,  DTYPE_Q5_0, DTYPE_Q5_1,   DTYPE_Q5_K,
@@ -100,7 +100,7 @@ static struct spread time_job(const struct options *o, const struct set *s, cons
 static void bench_format(const struct options *o, const struct kernels *kernels,
                          const struct set *s, enum dtype type)
 {
-    static const uint32_t cols[] = { 1, 2, 4, 8, 16, 32 };
+    static const uint32_t cols[] = { 1, 2, 4, 8, 16, 32, 128 };
     size_t row_bytes;
     if (!dtype_row_bytes(&row_bytes, type, o->k))
         return;
@@ -128,7 +128,7 @@ static void bench_format(const struct options *o, const struct kernels *kernels,
             double stream = s->read_gbs * cycle * cols[i] * (double)o->k / (double)row_bytes;
             if (memory && (stream < limit || limit <= 0))
                 limit = stream;
-            printf("%-7s N=%-2u %-6s %6.1f best %6.1f median MAC/cycle  %5.1f GB/s",
+            printf("%-7s N=%-3u %-6s %6.1f best %6.1f median MAC/cycle  %5.1f GB/s",
                    dtype_find(type)->name, cols[i], memory ? "memory" : "L2", mac / (t.min / cycle),
                    rate, gbs);
             if (limit > 0)

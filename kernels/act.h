@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 
+#include "kernels/f16.h"
 #include "kernels/matmul.h"
 
 /* x[k] is about d * q[k], |q| <= 127. 44 bytes: a 4-byte piece of q never crosses a cache line. */
@@ -48,6 +49,17 @@ _Static_assert(sizeof(struct act_q8_256) == 384, "layout");
 static inline const uint8_t *act_row(const struct act *a, uint32_t r)
 {
     return a->data + (size_t)r * a->row_bytes;
+}
+
+/* matmul_finish - the end of one output: residual, bias, the one NaN. */
+static inline void matmul_finish(const struct matmul *m, uint32_t row, uint32_t col, float v)
+{
+    float *out = &m->out[(size_t)col * m->out_stride + row];
+    if (m->accumulate)
+        v = *out + v;
+    if (m->bias != NULL)
+        v = v + m->bias[row];
+    *out = v != v ? f32_from_bits(NAN_BITS) : v;
 }
 
 /* act_fill_ref, matmul_fill_ref - the scalar entries: every slot. matmul_fill_<level> - what that

@@ -8,8 +8,8 @@
  * heads are shared out anew after one more barrier (forward_quantize_heads).
  * In a prepare, rows are shared out, and it ends with a barrier of its own unless the step has one
  * row. In a matmul, weight rows are shared out, every worker for all rows of the step; what follows
- * for each element (rotation, append, silu * up) is done on the worker's own part. So each weight
- * is read once. Attention takes its tasks from a counter, since they differ in length.
+ * for each element (rotation, append, silu * up) is done on the worker's own part. So no weight is
+ * read by two workers. Attention takes its tasks from a counter, since they differ in length.
  * Invariants
  *   1 x is written only by o and down, each element by the one worker that owns its weight row
  *   2 wide is q, k, v until o has read it, then gate and up: a barrier lies between

@@ -5,8 +5,8 @@
  *             nothing (kernels/README.md)
  *   memory    laid out once by forward_open; nothing is allocated afterwards
  *   owner     exec_cpu; the step runs on the scheduler's thread as worker 0
- *   reading   every weight is read once a step, whatever the rows: weight_bytes counts what was
- *             read; kv_bytes counts keys and values, once for all rows that share them in a task;
+ *   reading   every weight is read once a step, of more rows than a tile has columns once for
+ *             each such portion, which weight_bytes counts as one; kv_bytes counts keys and values, once for all rows that share them in a task;
  *             macs counts the products of weights that were made */
 #ifndef QUIRE_KERNELS_FORWARD_H
 #define QUIRE_KERNELS_FORWARD_H

@@ -43,7 +43,7 @@ struct matmul {
     size_t out_stride;         /* floats between two outputs of one weight row */
     const float *bias;         /* [rows] or NULL: added last */
     bool accumulate;           /* out = out + result (a residual) instead of out = result */
-    uint64_t *decoded;         /* NULL, or counts weights decoded by tiled kernels, for tests */
+    uint64_t *decoded;         /* NULL, or counts weights decoded by AVX2's tiles, for tests */
 };
 
 struct matmul_kernels {

@@ -18,7 +18,7 @@
 
 /* What a stretch of logits is reduced to. */
 struct vec_peak {
-    float max; /* largest, NaN ignored; -inf when there is none */
+    float max; /* largest, NaN ignored; -inf when there is none; of zeros, either */
     float sum; /* sum of exp(x - max) */
 };
 

@@ -41,16 +41,6 @@ ATTR_INLINE float sum_lanes(struct eight s)
     return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
 
-static void finish(const struct matmul *m, uint32_t row, uint32_t col, float v)
-{
-    float *out = &m->out[(size_t)col * m->out_stride + row];
-    if (m->accumulate)
-        v = *out + v;
-    if (m->bias != NULL)
-        v = v + m->bias[row];
-    *out = v != v ? f32_from_bits(NAN_BITS) : v;
-}
-
 ATTR_INLINE const float *column(const struct matmul *m, uint32_t col)
 {
     return (const float *)(const void *)act_row(m->x, m->x_begin + col);
@@ -99,7 +89,7 @@ ATTR_INLINE void block(const struct matmul *m, uint32_t row, uint32_t col, const
     for (int r = 0; r < rows; r++) {
         ATTR_UNROLL
         for (int c = 0; c < cols; c++)
-            finish(m, row + (uint32_t)r, col + (uint32_t)c, sum_lanes(sum[r][c]));
+            matmul_finish(m, row + (uint32_t)r, col + (uint32_t)c, sum_lanes(sum[r][c]));
     }
 }
 
@@ -153,7 +143,7 @@ static void row_in_pieces(const struct matmul *m, uint32_t row)
             for (uint32_t k = 0; k < n; k += 8)
                 step(sum, (const uint8_t *)(w + k), 0, column(m, col) + at + k, 0, 1, 1, DTYPE_F32);
         }
-        finish(m, row, col, sum_lanes(sum[0][0]));
+        matmul_finish(m, row, col, sum_lanes(sum[0][0]));
     }
 }
 

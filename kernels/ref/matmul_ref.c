@@ -25,16 +25,6 @@
 
 enum { COLS = 32, CHUNK = 256 };
 
-static void finish(const struct matmul *m, uint32_t row, uint32_t col, float acc)
-{
-    float *out = &m->out[(size_t)col * m->out_stride + row];
-    if (m->accumulate)
-        acc = *out + acc;
-    if (m->bias != NULL)
-        acc = acc + m->bias[row];
-    *out = isnan(acc) ? f32_from_bits(NAN_BITS) : acc;
-}
-
 static float add_block32(const struct ref_block32 *w, const struct act_q8_32 *x, int has_min,
                          float acc)
 {
@@ -89,7 +79,7 @@ static void row_int(const struct matmul *m, struct ref_format f, uint32_t row, u
         }
     }
     for (uint32_t c = 0; c < count; c++)
-        finish(m, row, col + c, acc[c]);
+        matmul_finish(m, row, col + c, acc[c]);
 }
 
 void matmul_run_int_ref(const struct matmul *m, uint32_t row_begin, uint32_t row_end)
@@ -118,7 +108,7 @@ static void row_float(const struct matmul *m, uint32_t row, uint32_t col, uint32
     }
     for (uint32_t c = 0; c < count; c++) {
         const float *s = sum[c];
-        finish(m, row, col + c, ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])));
+        matmul_finish(m, row, col + c, ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])));
     }
 }
 

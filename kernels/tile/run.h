@@ -45,20 +45,6 @@ ATTR_INLINE void finish_vector(const struct matmul *m, float *out, uint32_t row,
     vf_store(out, vf_one_nan(r));
 }
 
-/* The same, the rows [begin, end) of a vector whose first is base. */
-static void finish_part(const struct matmul *m, float *out, uint32_t base, uint32_t begin,
-                        uint32_t end, const float *acc)
-{
-    for (uint32_t r = begin; r < end; r++) {
-        float sum = acc[r - base];
-        if (m->accumulate)
-            sum = out[r] + sum;
-        if (m->bias != NULL)
-            sum = sum + m->bias[r];
-        out[r] = sum != sum ? f32_from_bits(NAN_BITS) : sum;
-    }
-}
-
 static void finish(const struct matmul *m, const struct group *g, uint32_t col, uint32_t cols,
                    const float *acc)
 {
@@ -68,7 +54,8 @@ static void finish(const struct matmul *m, const struct group *g, uint32_t col, 
             if (g->begin[v] == g->base[v] && g->end[v] == g->base[v] + V_ROWS)
                 finish_vector(m, out + g->base[v], g->base[v], acc);
             else
-                finish_part(m, out, g->base[v], g->begin[v], g->end[v], acc);
+                for (uint32_t r = g->begin[v]; r < g->end[v]; r++)
+                    matmul_finish(m, r, col + c, acc[r - g->base[v]]);
         }
     }
 }
@@ -112,9 +99,9 @@ static void run_tiles(const struct matmul *m, uint32_t row_begin, uint32_t row_e
         uint32_t cols = m->x_count - col < COLS_MAX ? m->x_count - col : COLS_MAX;
         for (uint32_t row = row_begin; row < row_end; row += TILE_ROWS) {
             struct group g = group_at(row, row_end, m->w.rows);
-            const uint8_t *next = m->w.data + (row + TILE_ROWS) * m->w.row_bytes;
             bool inside = m->w.rows - row >= 2 * TILE_ROWS; /* the group behind this one */
-            run_group(m, f, &g, inside ? next : NULL, col, cols);
+            const uint8_t *next = inside ? m->w.data + (row + TILE_ROWS) * m->w.row_bytes : NULL;
+            run_group(m, f, &g, next, col, cols);
         }
     }
 }

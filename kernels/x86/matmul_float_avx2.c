@@ -4,6 +4,7 @@
  * itself. Latency is hidden by having many outputs in flight: 4 rows times 3 columns, or 8 rows of
  * one column. A row's last, partial vector goes through a padded copy: nothing is read behind a
  * row. */
+#include "kernels/x86/exp_avx2.h"
 #include "kernels/x86/tile_avx2.h"
 
 #include "kernels/dequant.h"
@@ -18,24 +19,6 @@ ATTR_INLINE __m256 load_weights(const uint8_t *p, const enum dtype type)
     if (type == DTYPE_BF16)
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(p)), 16));
     return _mm256_castsi256_ps(load256(p));
-}
-
-/* ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7)) */
-ATTR_INLINE float sum_lanes(__m256 s)
-{
-    __m128 v = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
-    v = _mm_add_ps(v, _mm_movehl_ps(v, v));
-    return _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)));
-}
-
-static void finish(const struct matmul *m, uint32_t row, uint32_t col, float v)
-{
-    float *out = &m->out[(size_t)col * m->out_stride + row];
-    if (m->accumulate)
-        v = *out + v;
-    if (m->bias != NULL)
-        v = v + m->bias[row];
-    *out = v != v ? f32_from_bits(NAN_BITS) : v;
 }
 
 ATTR_INLINE const float *column(const struct matmul *m, uint32_t col)
@@ -98,7 +81,7 @@ ATTR_INLINE void block(const struct matmul *m, uint32_t row, uint32_t col, const
     for (int r = 0; r < rows; r++) {
         ATTR_UNROLL
         for (int c = 0; c < cols; c++)
-            finish(m, row + (uint32_t)r, col + (uint32_t)c, sum_lanes(sum[r][c]));
+            matmul_finish(m, row + (uint32_t)r, col + (uint32_t)c, sum_avx2(sum[r][c]));
     }
 }
 
@@ -161,7 +144,7 @@ static void row_dequantized(const struct matmul *m, uint32_t row, uint32_t col, 
         }
     }
     for (uint32_t c = 0; c < cols; c++)
-        finish(m, row, col + c, sum_lanes(sum[c]));
+        matmul_finish(m, row, col + c, sum_avx2(sum[c]));
 }
 
 /* Rows that fit a tile are dequantized once for all columns, and are float weights from then on. */

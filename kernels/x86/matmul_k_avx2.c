@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* matmul_k_avx2 - formats of 256-weight blocks: unpacking into tiles, and their micro-kernels.
  * Codes are kept unsigned: Q6_K as code + 32, Q3_K as code + 4, both undone by the start of the
- * 16-bit sums; those of IQ4_XS as they are. Block layouts: kernels/ref/matmul_ref_blocks.c. */
+ * 16-bit sums; those of IQ4_XS as they are, or split. Block layouts: kernels/ref/matmul_ref_blocks.c. */
 #include "kernels/x86/tile_avx2.h"
+
+enum { BLOCKS = 1, ELEMS = 256, ACT_BYTES = sizeof(struct act_q8_256) };
 
 struct tile_k {
     __m256i q[64][2];
@@ -258,11 +260,12 @@ ATTR_INLINE void unpack_scales_iq4_xs(struct tile_k *t, uint32_t half, __m256i w
     }
 }
 
-ATTR_INLINE void unpack_codes_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t stride,
-                                     const bool split)
+ATTR_INLINE void unpack_signed_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                                      uint32_t count, const bool split)
 {
     struct tile_k *t = tile;
     __m256i w[4], start = _mm256_setzero_si256();
+    (void)count;
     transpose16(src, stride, w);
     unpack_scales_iq4_xs(t, half, w[0], w[1]);
     t->d[half] = lanes_to_f32(_mm256_and_si256(w[0], _mm256_set1_epi32(0xffff)));
@@ -274,29 +277,15 @@ ATTR_INLINE void unpack_codes_iq4_xs(void *tile, uint32_t half, const uint8_t *s
             codes[i] = iq4_codes(low_nibbles(w[i]));
             codes[4 + i] = iq4_codes(high_nibbles(w[i]));
         }
-        ATTR_UNROLL
-        for (uint32_t i = 0; i < 8 && !split; i++)
-            t->q[8 * j + i][half] = codes[i];
-        if (split) {
-            __m256i sum = store_split(&t->q[8 * j], &t->below[8 * j], half, codes);
-            start = _mm256_sub_epi32(start, _mm256_madd_epi16(sum, t->scale[j][half]));
+        if (!split) {
+            store_codes(&t->q[8 * j], half, codes);
+            continue;
         }
+        __m256i sum = store_split(&t->q[8 * j], &t->below[8 * j], half, codes);
+        start = _mm256_sub_epi32(start, _mm256_madd_epi16(sum, t->scale[j][half]));
     }
-    t->start[half] = start;
-}
-
-static void unpack_iq4_xs(void *tile, uint32_t half, const uint8_t *src, size_t stride,
-                          uint32_t count)
-{
-    (void)count;
-    unpack_codes_iq4_xs(tile, half, src, stride, false);
-}
-
-static void unpack_iq4_xs_many(void *tile, uint32_t half, const uint8_t *src, size_t stride,
-                               uint32_t count)
-{
-    (void)count;
-    unpack_codes_iq4_xs(tile, half, src, stride, true);
+    if (split)
+        t->start[half] = start;
 }
 
 ATTR_INLINE struct part256 parts_of(const struct tile_k *t)
@@ -433,12 +422,12 @@ ATTR_INLINE void direct_q6_k(const uint8_t *src, size_t stride, uint32_t blocks,
     DIRECT(name, 2)                                                                                \
     DIRECT(name, 3)                                                                                \
     DIRECT(name, 4)                                                                                \
-    static tile_direct *const directs_##name[] = { NULL, direct_##name##_1, direct_##name##_2,     \
-                                                   direct_##name##_3, direct_##name##_4 };
+    static tile_direct *const direct_##name##_avx2[] = { NULL, direct_##name##_1,                  \
+                                                         direct_##name##_2, direct_##name##_3,     \
+                                                         direct_##name##_4 };
 DIRECTS(q4_k)
 DIRECTS(q6_k)
 
-/* Micro-kernels of one format for 1..4 columns. */
 #define MICRO(name, prefix, n, lines, ...)                                                         \
     static void prefix##_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,          \
                                       size_t x_stride, const uint8_t *next, float *acc)            \
@@ -447,54 +436,14 @@ DIRECTS(q6_k)
         micro256(parts_of(tile), x, x_stride, next, lines, acc, n,                                 \
                  (struct tile_shape){ __VA_ARGS__ });                                              \
     }
-#define MICROS(name, bytes, ...)                                                                   \
-    MICRO(name, micro, 1, ((bytes) + 31) / 32, __VA_ARGS__)                                        \
-    MICRO(name, micro, 2, ((bytes) + 31) / 32, __VA_ARGS__)                                        \
-    MICRO(name, micro, 3, ((bytes) + 31) / 32, __VA_ARGS__)                                        \
-    MICRO(name, micro, 4, ((bytes) + 31) / 32, __VA_ARGS__)
-#define MICROS_NARROW(name, ...)                                                                   \
-    MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
-    MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)
-
-/* How a format is run; what distinguishes it comes last. */
-#define TILE(name, bytes, ...)                                                                     \
-    static const struct tile_format tile_##name = {                                                \
-        .block_elems = 256,                                                                        \
-        .block_bytes = bytes,                                                                      \
-        .chunk_blocks = 1,                                                                         \
-        .act_bytes = sizeof(struct act_q8_256),                                                    \
-        .unpack = unpack_##name,                                                                   \
-        .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3, micro_##name##_4 }, \
-        __VA_ARGS__,                                                                               \
-    };
-#define RUN(name)                                                                                  \
-    static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
-    {                                                                                              \
-        tile_run_avx2(m, row_begin, row_end, &tile_##name);                                        \
-    }
-#define NARROW(name) .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 }
-#define FORMAT(name, bytes, ...)                                                                   \
-    MICROS(name, bytes, __VA_ARGS__)                                                               \
-    MICROS_NARROW(name, __VA_ARGS__)                                                               \
-    TILE(name, bytes, NARROW(name))                                                                \
-    RUN(name)
-#define FORMAT_DIRECT(name, bytes, ...)                                                            \
-    MICROS(name, bytes, __VA_ARGS__)                                                               \
-    TILE(name, bytes, .narrow_cols = 4, .direct = directs_##name)                                  \
-    RUN(name)
 
 FORMAT(q2_k, 84, .depth = 4, .scale_depth = 4, .mins = 8)
 FORMAT(q3_k, 110, .depth = 4, .scale_depth = 4, .centre = CENTRE_4)
 FORMAT_DIRECT(q4_k, 144, .depth = 8, .scale_depth = 8, .mins = 4)
 FORMAT(q5_k, 176, .depth = 4, .scale_depth = 8, .mins = 4)
 FORMAT_DIRECT(q6_k, 210, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
-
-MICROS(iq4_xs_many, 136, .wide = true, .split = true)
-TILE(iq4_xs_many, 136, .many = NULL)
-MICROS(iq4_xs, 136, .wide = true)
 MICROS_NARROW(iq4_xs, .wide = true)
-TILE(iq4_xs, 136, NARROW(iq4_xs), .many = &tile_iq4_xs_many)
-RUN(iq4_xs)
+FORMAT_SIGNED(iq4_xs, 136, FEW_NARROW(iq4_xs))
 
 void matmul_fill_k_avx2(struct matmul_kernels *k)
 {

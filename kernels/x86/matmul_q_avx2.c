@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* matmul_q_avx2 - formats of 32-weight blocks: unpacking 8 of them into a tile, and their
  * micro-kernels. Codes of Q4_0 are kept as code + 8, of Q5_0 and MXFP4 as code + 16, undone by the
- * start of the 16-bit sums; those of Q8_0 and IQ4_NL as they are. Block layouts:
+ * start of the 16-bit sums; those of Q8_0 and IQ4_NL as they are, or split. Block layouts:
  * kernels/ref/matmul_ref_blocks.c. */
 #include "kernels/x86/tile_avx2.h"
 
-enum { BLOCKS = 8 }; /* of 32 weights: one chunk */
+enum { BLOCKS = 8, ELEMS = 32, ACT_BYTES = sizeof(struct act_q8_32) };
 
 struct tile_q {
     __m256i q[BLOCKS][8][2];
@@ -25,13 +25,6 @@ ATTR_INLINE void load_nibbles(__m256i codes[8], const uint8_t *src, size_t strid
         codes[i] = low_nibbles(w[i]);
         codes[4 + i] = high_nibbles(w[i]);
     }
-}
-
-ATTR_INLINE void store_codes(__m256i (*q)[2], uint32_t half, const __m256i codes[8])
-{
-    ATTR_UNROLL
-    for (uint32_t i = 0; i < 8; i++)
-        q[i][half] = codes[i];
 }
 
 /* Signed codes, as they are or split. */
@@ -181,74 +174,22 @@ ATTR_INLINE void micro_blocks(const struct tile_q *t, uint32_t count, const uint
     }
 }
 
-/* Micro-kernels of one format for 1..4 columns. */
-#define MICRO(name, prefix, n, bytes, ...)                                                         \
+#define MICRO(name, prefix, n, lines, ...)                                                         \
     static void prefix##_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,          \
                                       size_t x_stride, const uint8_t *next, float *acc)            \
     {                                                                                              \
-        micro_blocks(tile, count, x, x_stride, next, ((bytes) + 3) / 4, acc, n,                    \
+        micro_blocks(tile, count, x, x_stride, next, lines, acc, n,                                \
                      (struct tile_shape){ __VA_ARGS__ });                                          \
     }
-#define MICROS(name, bytes, ...)                                                                   \
-    MICRO(name, micro, 1, bytes, __VA_ARGS__)                                                      \
-    MICRO(name, micro, 2, bytes, __VA_ARGS__)                                                      \
-    MICRO(name, micro, 3, bytes, __VA_ARGS__)                                                      \
-    MICRO(name, micro, 4, bytes, __VA_ARGS__)
-#define MICROS_NARROW(name, ...)                                                                   \
-    MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
-    MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)
-
-/* How a format is run; what distinguishes it comes last. */
-#define TILE(name, bytes, ...)                                                                     \
-    static const struct tile_format tile_##name = {                                                \
-        .block_elems = 32,                                                                         \
-        .block_bytes = bytes,                                                                      \
-        .chunk_blocks = BLOCKS,                                                                    \
-        .act_bytes = sizeof(struct act_q8_32),                                                     \
-        .unpack = unpack_##name,                                                                   \
-        .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3, micro_##name##_4 }, \
-        __VA_ARGS__,                                                                               \
-    };
-#define RUN(name)                                                                                  \
-    static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
-    {                                                                                              \
-        tile_run_avx2(m, row_begin, row_end, &tile_##name);                                        \
-    }
-#define NARROW(name) .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 }
-#define DIRECT(name) .narrow_cols = 4, .direct = direct_##name##_avx2
-#define FORMAT(name, bytes, ...)                                                                   \
-    MICROS(name, bytes, __VA_ARGS__)                                                               \
-    MICROS_NARROW(name, __VA_ARGS__)                                                               \
-    TILE(name, bytes, NARROW(name))                                                                \
-    RUN(name)
-#define FORMAT_DIRECT(name, bytes, ...)                                                            \
-    MICROS(name, bytes, __VA_ARGS__)                                                               \
-    TILE(name, bytes, DIRECT(name))                                                                \
-    RUN(name)
-/* Signed codes: stored split for many columns. */
-#define UNPACK(name, suffix, split)                                                                \
-    static void unpack_##name##suffix(void *tile, uint32_t half, const uint8_t *src,               \
-                                      size_t stride, uint32_t count)                               \
-    {                                                                                              \
-        unpack_signed_##name(tile, half, src, stride, count, split);                               \
-    }
-#define FORMAT_SIGNED(name, bytes, few)                                                            \
-    UNPACK(name, , false)                                                                          \
-    UNPACK(name, _many, true)                                                                      \
-    MICROS(name, bytes, .wide = true)                                                              \
-    MICROS(name##_many, bytes, .wide = true, .split = true)                                        \
-    TILE(name##_many, bytes, .many = NULL)                                                         \
-    TILE(name, bytes, few, .many = &tile_##name##_many)                                            \
-    RUN(name)
 
 FORMAT_DIRECT(q4_0, 18, .depth = 8, .centre = CENTRE_8)
 FORMAT_DIRECT(q4_1, 20, .depth = 8, .mins = 1)
 FORMAT(q5_0, 22, .depth = 8, .centre = CENTRE_16)
 FORMAT(q5_1, 24, .depth = 4, .mins = 1)
 FORMAT(mxfp4, 17, .depth = 8, .centre = CENTRE_16)
-FORMAT_SIGNED(q8_0, 34, DIRECT(q8_0))
+FORMAT_SIGNED(q8_0, 34, FEW_DIRECT(q8_0))
 MICROS_NARROW(iq4_nl, .wide = true)
-FORMAT_SIGNED(iq4_nl, 18, NARROW(iq4_nl))
+FORMAT_SIGNED(iq4_nl, 18, FEW_NARROW(iq4_nl))
 
 void matmul_fill_q_avx2(struct matmul_kernels *k)
 {

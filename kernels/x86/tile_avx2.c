@@ -5,7 +5,7 @@
  *       for 8 rows              rows i, i + step, i + 2 step, ..: each lane walks a stretch of its
  *                               own, row after row, so that the processor sees 8 long streams
  *         for 256 weights       unpacked once, whatever the number of columns
- *           for 4 columns       micro-kernel; or, one column: a form without a tile
+ *           for 1 or 2 columns  micro-kernel; or, for up to 4, a form without a tile
  *   many columns (wide: arithmetic is what counts)
  *     for 128 columns           their activations stay in L2 or L3
  *       for 16 rows             neighbours, in two halves that share every broadcast
@@ -56,20 +56,6 @@ ATTR_INLINE void finish8(const struct matmul *m, float *out, uint32_t row, const
     _mm256_storeu_ps(out + row, _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
 }
 
-/* The same of any lanes. */
-static void finish_lanes(const struct matmul *m, float *out, struct lanes l, const float *acc)
-{
-    uint32_t row = l.base + l.begin * l.step;
-    for (uint32_t r = l.begin; r < l.end; r++, row += l.step) {
-        float v = acc[r];
-        if (m->accumulate)
-            v = out[row] + v;
-        if (m->bias != NULL)
-            v = v + m->bias[row];
-        out[row] = v != v ? f32_from_bits(NAN_BITS) : v;
-    }
-}
-
 static void finish(const struct matmul *m, struct lanes l, uint32_t col, uint32_t cols,
                    const float *acc)
 {
@@ -78,8 +64,8 @@ static void finish(const struct matmul *m, struct lanes l, uint32_t col, uint32_
     for (uint32_t c = 0; c < cols; c++, acc += TILE_ROWS, out += m->out_stride) {
         if (whole)
             finish8(m, out, l.base, acc);
-        else
-            finish_lanes(m, out, l, acc);
+        for (uint32_t r = l.begin; r < l.end && !whole; r++)
+            matmul_finish(m, l.base + r * l.step, col + c, acc[r]);
     }
 }
 
@@ -175,9 +161,9 @@ void tile_run_avx2(const struct matmul *m, uint32_t row_begin, uint32_t row_end,
         for (; row < row_end; row += TILE_ROWS) {
             struct lanes l[2] = { lanes_at(row, row_end, rows),
                                   lanes_at(row + TILE_HALF, row_end, rows) };
-            const uint8_t *next = m->w.data + (row + TILE_ROWS) * m->w.row_bytes;
             bool inside = rows - row >= 2 * TILE_ROWS; /* the group behind this one */
-            run_wide(m, wide, l, inside ? next : NULL, col, cols);
+            const uint8_t *next = inside ? m->w.data + (row + TILE_ROWS) * m->w.row_bytes : NULL;
+            run_wide(m, wide, l, next, col, cols);
         }
     }
 }

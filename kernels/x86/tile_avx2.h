@@ -5,7 +5,7 @@
  * A tile is 16 weight rows times 256 weights (fewer in a last chunk), unpacked from GGUF bytes
  * into L1:
  *     q[i][h]   bytes 4 i .. 4 i + 3 of rows 8 h .. 8 h + 7, one row per 32-bit lane: unsigned
- *     codes, or signed ones of 8 bits
+ *     codes, or signed ones of 8 bits, whole or split
  * so every vector lane belongs to one output, a multiply-add takes 4 activations that are broadcast
  * from memory, and no sum ever crosses lanes. Two vectors share each broadcast: loads, not
  * multiplies, are what runs out (two a cycle).
@@ -49,7 +49,7 @@ enum {
     MANY_COLS = 8, /* for more columns it pays to store signed codes split */
     TILE_BYTES_MAX = 10240,
     PREFETCH_AHEAD = 512, /* bytes */
-    PREFETCH_STEPS = 8,   /* the next row group is asked for in this many small portions a chunk */
+    PREFETCH_STEPS = 8,   /* the next row group is asked for in this many portions a chunk */
 };
 
 typedef void tile_micro(const void *tile, uint32_t count, const uint8_t *x, size_t x_stride,
@@ -254,6 +254,14 @@ ATTR_INLINE void sums16(__m256i s16[TILE_COLS][2], const __m256i (*q)[2], const 
     }
 }
 
+/* Stores 32 codes of 8 rows as they are. */
+ATTR_INLINE void store_codes(__m256i (*q)[2], uint32_t half, const __m256i codes[8])
+{
+    ATTR_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        q[i][half] = codes[i];
+}
+
 /* Stores 32 signed codes of 8 rows, split. Returns 16-bit sums of those below 0. */
 ATTR_INLINE __m256i store_split(__m256i (*q)[2], __m256i (*below)[2], uint32_t half,
                                 const __m256i codes[8])
@@ -384,11 +392,11 @@ ATTR_INLINE void micro256(const struct part256 p, const uint8_t *x, size_t x_str
                 dot[c][1] = _mm256_add_epi32(dot[c][1], _mm256_madd_epi16(s16[c][1], scale[1]));
         }
     }
-    const int vectors = s.narrow ? 1 : 2;
+    const uint32_t vectors = s.narrow ? 1 : 2;
     ATTR_UNROLL
     for (int c = 0; c < n; c++) {
         ATTR_UNROLL
-        for (uint32_t v = 0; v < (uint32_t)vectors; v++)
+        for (uint32_t v = 0; v < vectors; v++)
             chain256(p, v, dot[c][v], group256(x, x_stride, c), acc + c * TILE_ROWS + v * TILE_HALF,
                      s);
     }
@@ -467,5 +475,60 @@ ATTR_INLINE void micro32(const struct part32 p, const uint8_t *x, size_t x_strid
                                     _mm256_load_ps(out + v * TILE_HALF), s));
     }
 }
+
+/* The functions and the table of a format, for a file that has BLOCKS (of a chunk), ELEMS (of a
+ * block), ACT_BYTES (that belong to it), unpack_##name and MICRO(name, prefix, n, lines, shape),
+ * the micro-kernel of n columns; lines: of the next row group, for each of PREFETCH_STEPS. */
+#define LINES(bytes) ((BLOCKS * (bytes)*TILE_ROWS / 64 + PREFETCH_STEPS - 1) / PREFETCH_STEPS)
+#define MICROS(name, bytes, ...)                                                                   \
+    MICRO(name, micro, 1, LINES(bytes), __VA_ARGS__)                                               \
+    MICRO(name, micro, 2, LINES(bytes), __VA_ARGS__)                                               \
+    MICRO(name, micro, 3, LINES(bytes), __VA_ARGS__)                                               \
+    MICRO(name, micro, 4, LINES(bytes), __VA_ARGS__)
+#define MICROS_NARROW(name, ...)                                                                   \
+    MICRO(name, narrow, 1, 0, .narrow = true, __VA_ARGS__)                                         \
+    MICRO(name, narrow, 2, 0, .narrow = true, __VA_ARGS__)
+#define TILE(name, bytes, ...)                                                                     \
+    static const struct tile_format tile_##name = {                                                \
+        .block_elems = ELEMS,                                                                      \
+        .block_bytes = bytes,                                                                      \
+        .chunk_blocks = BLOCKS,                                                                    \
+        .act_bytes = ACT_BYTES,                                                                    \
+        .unpack = unpack_##name,                                                                   \
+        .micro = { NULL, micro_##name##_1, micro_##name##_2, micro_##name##_3, micro_##name##_4 }, \
+        __VA_ARGS__,                                                                               \
+    };
+#define RUN(name)                                                                                  \
+    static void run_##name(const struct matmul *m, uint32_t row_begin, uint32_t row_end)           \
+    {                                                                                              \
+        tile_run_avx2(m, row_begin, row_end, &tile_##name);                                        \
+    }
+/* How it takes few columns. */
+#define FEW_NARROW(name) .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 }
+#define FEW_DIRECT(name) .narrow_cols = 4, .direct = direct_##name##_avx2
+#define FORMAT(name, bytes, ...)                                                                   \
+    MICROS(name, bytes, __VA_ARGS__)                                                               \
+    MICROS_NARROW(name, __VA_ARGS__)                                                               \
+    TILE(name, bytes, FEW_NARROW(name))                                                            \
+    RUN(name)
+#define FORMAT_DIRECT(name, bytes, ...)                                                            \
+    MICROS(name, bytes, __VA_ARGS__)                                                               \
+    TILE(name, bytes, FEW_DIRECT(name))                                                            \
+    RUN(name)
+/* Signed codes, over unpack_signed_##name: stored split for many columns. */
+#define UNPACK_SIGNED(name, suffix, split)                                                         \
+    static void unpack_##name##suffix(void *tile, uint32_t half, const uint8_t *src,               \
+                                      size_t stride, uint32_t count)                               \
+    {                                                                                              \
+        unpack_signed_##name(tile, half, src, stride, count, split);                               \
+    }
+#define FORMAT_SIGNED(name, bytes, few)                                                            \
+    UNPACK_SIGNED(name, , false)                                                                   \
+    UNPACK_SIGNED(name, _many, true)                                                               \
+    MICROS(name, bytes, .wide = true)                                                              \
+    MICROS(name##_many, bytes, .wide = true, .split = true)                                        \
+    TILE(name##_many, bytes, .many = NULL)                                                         \
+    TILE(name, bytes, few, .many = &tile_##name##_many)                                            \
+    RUN(name)
 
 #endif
