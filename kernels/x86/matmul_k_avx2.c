@@ -326,13 +326,13 @@ ATTR_INLINE void direct_q4_k(const uint8_t *src, size_t stride, uint32_t blocks,
 {
     struct tile_k t;
     for (uint32_t b = 0; b < blocks; b++, src += 144, x += sizeof(struct act_q8_256)) {
-        __m256i dot[TILE_COLS];
+        __m256i dot[DIRECT_COLS];
         prefetch_streams(src, stride, 0, 144);
         unpack_header_k4(&t, 0, src, stride);
         set_zero(dot, n);
         for (uint32_t p = 0; p < 4; p++) {
             const int8_t *y = group256(x, 0, 0)->q + 64 * p;
-            __m256i low[TILE_COLS], high[TILE_COLS];
+            __m256i low[DIRECT_COLS], high[DIRECT_COLS];
             set_zero(low, n);
             set_zero(high, n);
             ATTR_UNROLL
@@ -371,7 +371,7 @@ ATTR_INLINE void direct_piece_q6_k(__m256i *dot, const uint8_t *nibbles, const _
                                    const uint8_t *x, size_t x_stride, uint32_t group, const int n)
 {
     const int8_t *y = group256(x, 0, 0)->q + 16 * group;
-    __m256i w[4], first[TILE_COLS], second[TILE_COLS];
+    __m256i w[4], first[DIRECT_COLS], second[DIRECT_COLS];
     transpose16(nibbles, stride, w);
     set_centre(first, x, x_stride, group, n);
     set_centre(second, x, x_stride, group + 4, n);
@@ -392,7 +392,7 @@ ATTR_INLINE void direct_q6_k(const uint8_t *src, size_t stride, uint32_t blocks,
 {
     struct tile_k t;
     for (uint32_t b = 0; b < blocks; b++, src += 210, x += sizeof(struct act_q8_256)) {
-        __m256i dot[TILE_COLS];
+        __m256i dot[DIRECT_COLS];
         prefetch_streams(src, stride, 0, 210);
         unpack_header_q6_k(&t, 0, src, stride);
         set_zero(dot, n);
@@ -411,22 +411,8 @@ ATTR_INLINE void direct_q6_k(const uint8_t *src, size_t stride, uint32_t blocks,
     }
 }
 
-#define DIRECT(name, n)                                                                            \
-    static void direct_##name##_##n(const uint8_t *src, size_t stride, uint32_t blocks,            \
-                                    const uint8_t *x, size_t x_stride, float *acc)                 \
-    {                                                                                              \
-        direct_##name(src, stride, blocks, x, x_stride, acc, n);                                   \
-    }
-#define DIRECTS(name)                                                                              \
-    DIRECT(name, 1)                                                                                \
-    DIRECT(name, 2)                                                                                \
-    DIRECT(name, 3)                                                                                \
-    DIRECT(name, 4)                                                                                \
-    static tile_direct *const direct_##name##_avx2[] = { NULL, direct_##name##_1,                  \
-                                                         direct_##name##_2, direct_##name##_3,     \
-                                                         direct_##name##_4 };
-DIRECTS(q4_k)
-DIRECTS(q6_k)
+DIRECTS(q4_k, static, NULL)
+DIRECTS(q6_k, static, NULL)
 
 #define MICRO(name, prefix, n, lines, ...)                                                         \
     static void prefix##_##name##_##n(const void *tile, uint32_t count, const uint8_t *x,          \
@@ -439,11 +425,10 @@ DIRECTS(q6_k)
 
 FORMAT(q2_k, 84, .depth = 4, .scale_depth = 4, .mins = 8)
 FORMAT(q3_k, 110, .depth = 4, .scale_depth = 4, .centre = CENTRE_4)
-FORMAT_DIRECT(q4_k, 144, .depth = 8, .scale_depth = 8, .mins = 4)
+FORMAT_DIRECT(q4_k, 144, 6, .depth = 8, .scale_depth = 8, .mins = 4)
 FORMAT(q5_k, 176, .depth = 4, .scale_depth = 8, .mins = 4)
-FORMAT_DIRECT(q6_k, 210, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
-MICROS_NARROW(iq4_xs, .wide = true)
-FORMAT_SIGNED(iq4_xs, 136, FEW_NARROW(iq4_xs))
+FORMAT_DIRECT(q6_k, 210, 6, .depth = 4, .scale_depth = 4, .centre = CENTRE_32)
+FORMAT_SIGNED(iq4_xs, 136)
 
 void matmul_fill_k_avx2(struct matmul_kernels *k)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* matmul_q_avx2 - formats of 32-weight blocks: unpacking 8 of them into a tile, and their
  * micro-kernels. Codes of Q4_0 are kept as code + 8, of Q5_0 and MXFP4 as code + 16, undone by the
- * start of the 16-bit sums; those of Q8_0 and IQ4_NL as they are, or split. Block layouts:
+ * start of the 16-bit sums; those of Q8_0 split, of IQ4_NL as they are or split. Block layouts:
  * kernels/ref/matmul_ref_blocks.c. */
 #include "kernels/x86/tile_avx2.h"
 
@@ -134,15 +134,15 @@ static void unpack_mxfp4(void *tile, uint32_t half, const uint8_t *src, size_t s
     }
 }
 
-ATTR_INLINE void unpack_signed_q8_0(void *tile, uint32_t half, const uint8_t *src, size_t stride,
-                                    uint32_t count, const bool split)
+static void unpack_q8_0(void *tile, uint32_t half, const uint8_t *src, size_t stride,
+                        uint32_t count)
 {
     struct tile_q *t = tile;
     for (uint32_t b = 0; b < count; b++, src += 34) {
         __m256i codes[8];
         transpose16(src + 2, stride, codes);
         transpose16(src + 18, stride, codes + 4);
-        store_signed(t, b, half, codes, split);
+        store_signed(t, b, half, codes, true);
         t->d[b][half] = load_f16_rows(src, stride);
     }
 }
@@ -182,14 +182,13 @@ ATTR_INLINE void micro_blocks(const struct tile_q *t, uint32_t count, const uint
                      (struct tile_shape){ __VA_ARGS__ });                                          \
     }
 
-FORMAT_DIRECT(q4_0, 18, .depth = 8, .centre = CENTRE_8)
-FORMAT_DIRECT(q4_1, 20, .depth = 8, .mins = 1)
+FORMAT_DIRECT(q4_0, 18, 6, .depth = 8, .centre = CENTRE_8)
+FORMAT_DIRECT(q4_1, 20, 6, .depth = 8, .mins = 1)
 FORMAT(q5_0, 22, .depth = 8, .centre = CENTRE_16)
 FORMAT(q5_1, 24, .depth = 4, .mins = 1)
 FORMAT(mxfp4, 17, .depth = 8, .centre = CENTRE_16)
-FORMAT_SIGNED(q8_0, 34, FEW_DIRECT(q8_0))
-MICROS_NARROW(iq4_nl, .wide = true)
-FORMAT_SIGNED(iq4_nl, 18, FEW_NARROW(iq4_nl))
+FORMAT_DIRECT(q8_0, 34, 8, .wide = true, .split = true)
+FORMAT_SIGNED(iq4_nl, 18)
 
 void matmul_fill_q_avx2(struct matmul_kernels *k)
 {

@@ -5,7 +5,7 @@
  *       for 8 rows              rows i, i + step, i + 2 step, ..: each lane walks a stretch of its
  *                               own, row after row, so that the processor sees 8 long streams
  *         for 256 weights       unpacked once, whatever the number of columns
- *           for 1 or 2 columns  micro-kernel; or, for up to 4, a form without a tile
+ *           for 1 or 2 columns  micro-kernel; or, for up to 6 or 8, a form without a tile
  *   many columns (wide: arithmetic is what counts)
  *     for 128 columns           their activations stay in L2 or L3
  *       for 16 rows             neighbours, in two halves that share every broadcast
@@ -85,7 +85,7 @@ static void run_narrow(const struct matmul *m, const struct tile_format *f, stru
                        uint32_t col, uint32_t cols)
 {
     ATTR_CACHE_LINE uint8_t tile[TILE_BYTES_MAX];
-    ATTR_CACHE_LINE float acc[TILE_COLS * TILE_ROWS];
+    ATTR_CACHE_LINE float acc[DIRECT_COLS * TILE_ROWS];
     size_t stride = l.step * m->w.row_bytes, x_stride = m->x->row_bytes;
     uint32_t blocks = m->w.cols / f->block_elems;
     const uint8_t *x = act_row(m->x, m->x_begin + col), *src = m->w.data + l.base * m->w.row_bytes;

@@ -44,9 +44,10 @@
 
 enum {
     TILE_ROWS = 16,
-    TILE_HALF = 8, /* rows of one vector */
-    TILE_COLS = 4, /* columns of one micro-kernel call: 8 sums of 16 bits stay in registers */
-    MANY_COLS = 8, /* for more columns it pays to store signed codes split */
+    TILE_HALF = 8,   /* rows of one vector */
+    TILE_COLS = 4,   /* columns of one micro-kernel call: 8 sums of 16 bits stay in registers */
+    DIRECT_COLS = 8, /* columns of one call without a tile, at most */
+    MANY_COLS = 8,   /* for more columns it pays to store signed codes split */
     TILE_BYTES_MAX = 10240,
     PREFETCH_AHEAD = 512, /* bytes */
     PREFETCH_STEPS = 8,   /* the next row group is asked for in this many portions a chunk */
@@ -87,6 +88,29 @@ void act_fill_avx2(struct matmul_kernels *k);
 
 /* direct entries of tile_format. */
 extern tile_direct *const direct_q4_0_avx2[], *const direct_q4_1_avx2[], *const direct_q8_0_avx2[];
+
+/* Those of name, over an inline function of n columns: up to 6 and what is listed. */
+#define DIRECT(name, n)                                                                            \
+    static void direct_##name##_##n(const uint8_t *src, size_t stride, uint32_t blocks,            \
+                                    const uint8_t *x, size_t x_stride, float *acc)                 \
+    {                                                                                              \
+        direct_##name(src, stride, blocks, x, x_stride, acc, n);                                   \
+    }
+#define DIRECTS(name, storage, ...)                                                                \
+    DIRECT(name, 1)                                                                                \
+    DIRECT(name, 2)                                                                                \
+    DIRECT(name, 3)                                                                                \
+    DIRECT(name, 4)                                                                                \
+    DIRECT(name, 5)                                                                                \
+    DIRECT(name, 6)                                                                                \
+    storage tile_direct *const direct_##name##_avx2[] = { NULL,                                    \
+                                                          direct_##name##_1,                       \
+                                                          direct_##name##_2,                       \
+                                                          direct_##name##_3,                       \
+                                                          direct_##name##_4,                       \
+                                                          direct_##name##_5,                       \
+                                                          direct_##name##_6,                       \
+                                                          __VA_ARGS__ };
 
 /* The compiler must not reorder integer sums into trees: it would spill most of them. */
 #define KEEP_ORDER(v) __asm__("" : "+x"(v))
@@ -503,17 +527,17 @@ ATTR_INLINE void micro32(const struct part32 p, const uint8_t *x, size_t x_strid
     {                                                                                              \
         tile_run_avx2(m, row_begin, row_end, &tile_##name);                                        \
     }
-/* How it takes few columns. */
+/* A format whose few columns take the first half of a tile. */
 #define FEW_NARROW(name) .narrow_cols = 2, .narrow = { NULL, narrow_##name##_1, narrow_##name##_2 }
-#define FEW_DIRECT(name) .narrow_cols = 4, .direct = direct_##name##_avx2
 #define FORMAT(name, bytes, ...)                                                                   \
     MICROS(name, bytes, __VA_ARGS__)                                                               \
     MICROS_NARROW(name, __VA_ARGS__)                                                               \
     TILE(name, bytes, FEW_NARROW(name))                                                            \
     RUN(name)
-#define FORMAT_DIRECT(name, bytes, ...)                                                            \
+/* One whose first max columns need none. */
+#define FORMAT_DIRECT(name, bytes, max, ...)                                                       \
     MICROS(name, bytes, __VA_ARGS__)                                                               \
-    TILE(name, bytes, FEW_DIRECT(name))                                                            \
+    TILE(name, bytes, .narrow_cols = max, .direct = direct_##name##_avx2)                          \
     RUN(name)
 /* Signed codes, over unpack_signed_##name: stored split for many columns. */
 #define UNPACK_SIGNED(name, suffix, split)                                                         \
@@ -522,13 +546,14 @@ ATTR_INLINE void micro32(const struct part32 p, const uint8_t *x, size_t x_strid
     {                                                                                              \
         unpack_signed_##name(tile, half, src, stride, count, split);                               \
     }
-#define FORMAT_SIGNED(name, bytes, few)                                                            \
+#define FORMAT_SIGNED(name, bytes)                                                                 \
     UNPACK_SIGNED(name, , false)                                                                   \
     UNPACK_SIGNED(name, _many, true)                                                               \
     MICROS(name, bytes, .wide = true)                                                              \
     MICROS(name##_many, bytes, .wide = true, .split = true)                                        \
+    MICROS_NARROW(name, .wide = true)                                                              \
     TILE(name##_many, bytes, .many = NULL)                                                         \
-    TILE(name, bytes, few, .many = &tile_##name##_many)                                            \
+    TILE(name, bytes, FEW_NARROW(name), .many = &tile_##name##_many)                               \
     RUN(name)
 
 #endif
