@@ -5,9 +5,10 @@
  *             nothing (kernels/README.md)
  *   memory    laid out once by forward_open; nothing is allocated afterwards
  *   owner     exec_cpu; the step runs on the scheduler's thread as worker 0
- *   reading   every weight is read once a step, of more rows than a tile has columns once for
- *             each such portion, which weight_bytes counts as one; kv_bytes counts keys and values, once for all rows that share them in a task;
- *             macs counts the products of weights that were made */
+ *   reading   every weight is read once a step, or once for each portion of rows that a tile has
+ *             columns for: weight_bytes counts it once; kv_bytes counts keys and values, once for
+ *             all rows that share them in a task; macs counts the products of weights that were
+ *             made */
 #ifndef QUIRE_KERNELS_FORWARD_H
 #define QUIRE_KERNELS_FORWARD_H
 

@@ -108,7 +108,8 @@ static void row_float(const struct matmul *m, uint32_t row, uint32_t col, uint32
     }
     for (uint32_t c = 0; c < count; c++) {
         const float *s = sum[c];
-        matmul_finish(m, row, col + c, ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])));
+        float even = (s[0] + s[4]) + (s[2] + s[6]), odd = (s[1] + s[5]) + (s[3] + s[7]);
+        matmul_finish(m, row, col + c, even + odd);
     }
 }
 

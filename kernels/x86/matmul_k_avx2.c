@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* matmul_k_avx2 - formats of 256-weight blocks: unpacking into tiles, and their micro-kernels.
  * Codes are kept unsigned: Q6_K as code + 32, Q3_K as code + 4, both undone by the start of the
- * 16-bit sums; those of IQ4_XS as they are, or split. Block layouts: kernels/ref/matmul_ref_blocks.c. */
+ * 16-bit sums; those of IQ4_XS as they are, or split. Block layouts:
+ * kernels/ref/matmul_ref_blocks.c. */
 #include "kernels/x86/tile_avx2.h"
 
 enum { BLOCKS = 1, ELEMS = 256, ACT_BYTES = sizeof(struct act_q8_256) };

@@ -393,7 +393,7 @@ static void test_matmul_is_invariant(void **state)
     }
 }
 
-/* Tiled kernels decode a weight once, for one column as for 128: weights decoded, counted by AVX2's. */
+/* AVX2's tiles, which count, decode a weight once, for one column as for 128. */
 static void test_matmul_decodes_each_weight_once(void **state)
 {
     (void)state;
