@@ -43,7 +43,7 @@ static const struct option rows[] = {
     { "--check", OPTION_FLAG, AT(check), 0, 0, NULL, NULL,
       "read the input and say what would happen and how long it would take; nothing of it runs "
       "and nothing is written" },
-    { "--tokens-per-second", OPTION_F32, AT(tokens_per_second), 0, 1e9f, "N", NULL,
+    { "--tokens-per-second", OPTION_F32, AT(tokens_per_second), 0, 1e9, "N", NULL,
       "speed that --check goes by, prompt and generated tokens alike; 0 = measure it" },
     { "--summary", OPTION_TEXT, AT(summary), 0, 0, "FILE", NULL, "counts and speeds as JSON" },
     { "--grace", OPTION_U32, AT(grace_s), 0, 3600, "SECONDS", NULL,
