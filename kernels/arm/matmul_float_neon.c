@@ -11,7 +11,6 @@
 #include "kernels/act.h"
 #include "kernels/arm/fill_neon.h"
 #include "kernels/dequant.h"
-#include "kernels/f16.h"
 
 enum { ROWS = 4, COLS = 2, F32_WIDTH = 4096 };
 

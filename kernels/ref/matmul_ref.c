@@ -21,7 +21,6 @@
 
 #include "kernels/act.h"
 #include "kernels/dequant.h"
-#include "kernels/f16.h"
 
 enum { COLS = 32, CHUNK = 256 };
 

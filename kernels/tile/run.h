@@ -10,7 +10,6 @@
 #ifndef QUIRE_KERNELS_TILE_RUN_H
 #define QUIRE_KERNELS_TILE_RUN_H
 
-#include "kernels/f16.h"
 #include "kernels/ref/matmul_ref.h"
 #include "kernels/tile/micro.h"
 #include "kernels/tile/unpack.h"

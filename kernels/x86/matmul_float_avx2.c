@@ -8,7 +8,6 @@
 #include "kernels/x86/tile_avx2.h"
 
 #include "kernels/dequant.h"
-#include "kernels/f16.h"
 
 enum { COLS = 3, CHUNK = 1024, F32_COLS = 8, F32_ROWS = 4, F32_WIDTH = 4096 };
 

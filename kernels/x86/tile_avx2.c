@@ -23,7 +23,6 @@
  * reference. */
 #include "kernels/x86/tile_avx2.h"
 
-#include "kernels/f16.h"
 #include "kernels/ref/matmul_ref.h"
 
 enum { COLS_MAX = 128 };
